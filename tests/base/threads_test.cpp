@@ -30,13 +30,9 @@ TEST_P(Pools, RunEveryWorkerOncePerCall) {
   ThreadPool pool(GetParam());
   ASSERT_EQ(pool.size(), GetParam());
   std::vector<int> calls(static_cast<size_t>(GetParam()), 0);
-  const std::function<void(int)> work = [&](int thread) {
-    ++calls[static_cast<size_t>(thread)];
-  };
-  for (int round = 0; round < 200; ++round)
-    pool.run(work);
-  for (const int count : calls)
-    EXPECT_EQ(count, 200);
+  const std::function<void(int)> work = [&](int thread) { ++calls[static_cast<size_t>(thread)]; };
+  for (int round = 0; round < 200; ++round) pool.run(work);
+  for (const int count : calls) EXPECT_EQ(count, 200);
 }
 
 // Each phase reads what the neighbour wrote in the phase before it.
@@ -53,8 +49,7 @@ TEST_P(Pools, BarrierSeparatesPhases) {
       next[own] = values[neighbour] + 1;
       pool.barrier();
       values[own] = next[own];
-      if (values[own] != phase + 1)
-        ++wrong;
+      if (values[own] != phase + 1) ++wrong;
       pool.barrier();
     }
   });
@@ -67,10 +62,9 @@ TEST_P(Pools, LowestWorkersErrorWinsAndThePoolGoesOn) {
   ThreadPool pool(size);
   for (int round = 0; round < 20; ++round) {
     try {
-      pool.run(
-          [](int thread) { throw std::runtime_error(std::to_string(thread)); });
+      pool.run([](int thread) { throw std::runtime_error(std::to_string(thread)); });
       FAIL() << "nothing was thrown";
-    } catch (const std::runtime_error &error) {
+    } catch (const std::runtime_error& error) {
       EXPECT_STREQ(error.what(), "0");
     }
     std::atomic<int> count{0};
@@ -88,13 +82,12 @@ TEST_P(Pools, ErrorReleasesTheBarrier) {
     try {
       pool.run([&](int thread) {
         for (int phase = 0; phase < 10; ++phase) {
-          if (thread == guilty && phase == round % 10)
-            throw std::runtime_error("guilty");
+          if (thread == guilty && phase == round % 10) throw std::runtime_error("guilty");
           pool.barrier();
         }
       });
       FAIL() << "nothing was thrown";
-    } catch (const std::runtime_error &error) {
+    } catch (const std::runtime_error& error) {
       EXPECT_STREQ(error.what(), "guilty");
     }
     std::atomic<int> phases{0};
@@ -117,8 +110,7 @@ TEST_P(Pools, WorkersFlushDenormals) {
   std::atomic<int> kept{0};
   ASSERT_GT(tiny * half, 0.0F);
   pool.run([&](int) {
-    if (tiny * half != 0.0F)
-      ++kept;
+    if (tiny * half != 0.0F) ++kept;
   });
 #if defined(__x86_64__) || defined(__aarch64__)
   EXPECT_EQ(kept.load(), 0);
@@ -131,28 +123,25 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Pools, testing::Values(1, 2, 3, 8));
 TEST(AllowedCores, AreAtLeastOneAndNamed) {
   const CoreCount count = allowed_cores();
   EXPECT_GE(count.cores, 1);
-  EXPECT_TRUE(count.source == "affinity mask" ||
-              count.source == "cgroup quota" || count.source == "hardware")
+  EXPECT_TRUE(count.source == "affinity mask" || count.source == "cgroup quota" ||
+              count.source == "hardware")
       << count.source;
 }
 
 class CgroupQuota : public testing::Test {
-protected:
+ protected:
   void SetUp() override {
-    root_ = fs::temp_directory_path() /
-            ("addnorm-cgroup-" + std::to_string(::getpid()));
+    root_ = fs::temp_directory_path() / ("addnorm-cgroup-" + std::to_string(::getpid()));
     fs::remove_all(root_);
     fs::create_directories(root_);
   }
   void TearDown() override { fs::remove_all(root_); }
 
-  void write(const std::string &path, const std::string &text) {
+  void write(const std::string& path, const std::string& text) {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
-  int quota() const {
-    return cgroup_quota(root_ / "membership", root_ / "sys");
-  }
+  int quota() const { return cgroup_quota(root_ / "membership", root_ / "sys"); }
 
   fs::path root_;
 };
@@ -197,5 +186,5 @@ TEST_F(CgroupQuota, NonsenseIsNoQuota) {
   EXPECT_EQ(quota(), 0);
 }
 
-} // namespace
-} // namespace addnorm
+}  // namespace
+}  // namespace addnorm

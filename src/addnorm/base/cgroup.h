@@ -11,7 +11,6 @@ namespace addnorm {
 // others at every barrier); 0 where no quota is set. `membership` is
 // /proc/self/cgroup, `root` is /sys/fs/cgroup. Unreadable or malformed files
 // count as "no quota".
-int cgroup_quota(const std::filesystem::path &membership,
-                 const std::filesystem::path &root);
+int cgroup_quota(const std::filesystem::path& membership, const std::filesystem::path& root);
 
-} // namespace addnorm
+}  // namespace addnorm

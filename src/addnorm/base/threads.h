@@ -11,7 +11,7 @@ namespace addnorm {
 
 struct CoreCount {
   int cores = 1;
-  std::string source; // "affinity mask", "cgroup quota", "hardware"
+  std::string source;  // "affinity mask", "cgroup quota", "hardware"
 };
 
 // min(cgroup quota, affinity mask), at least 1.
@@ -27,27 +27,27 @@ void flush_denormals();
 void keep_libraries_single_threaded();
 
 class ThreadPool {
-public:
+ public:
   // `threads` ≥ 1; the calling thread is number 0 of them.
   explicit ThreadPool(int threads);
   ~ThreadPool();
-  ThreadPool(const ThreadPool &) = delete;
-  ThreadPool &operator=(const ThreadPool &) = delete;
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const;
   // Runs work(0) .. work(size() - 1) at once and returns when all are done;
   // never allocates. An exception of any worker is rethrown here (the lowest
   // thread number wins). Not reentrant. The caller's denormal mode is restored
   // at the end.
-  void run(const std::function<void(int)> &work);
+  void run(const std::function<void(int)>& work);
   // Called inside run() by every worker: waits until all have come. When
   // another worker has thrown, this throws too, so that no one waits for ever;
   // run() reports the first cause.
   void barrier();
 
-private:
+ private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-} // namespace addnorm
+}  // namespace addnorm
