@@ -108,8 +108,7 @@ HWY_INLINE ValueAndSlope slope_of(const Function& f, Vector x) {
     const auto t = tanh(gelu_inner(x));
     const auto half = hn::Mul(x, set(0.5F));
     const auto rise = hn::Mul(hn::NegMulAdd(t, t, one), gelu_inner_slope(x));
-    return {hn::MulAdd(half, t, half),
-            hn::MulAdd(half, rise, hn::MulAdd(set(0.5F), t, set(0.5F)))};
+    return {hn::MulAdd(half, t, half), hn::MulAdd(half, rise, hn::MulAdd(set(0.5F), t, set(0.5F)))};
   } else if constexpr (kind == Unary::relu2) {
     const auto r = relu(x);
     return {hn::Mul(r, r), hn::Add(r, r)};
@@ -140,21 +139,36 @@ HWY_INLINE ValueAndSlope slope_of(const Function& f, Vector x) {
 template <class Call>
 HWY_INLINE void by_function(Unary kind, Call call) {
   switch (kind) {
-    case Unary::identity: return call.template operator()<Unary::identity>();
-    case Unary::sigmoid: return call.template operator()<Unary::sigmoid>();
-    case Unary::silu: return call.template operator()<Unary::silu>();
-    case Unary::tanh: return call.template operator()<Unary::tanh>();
-    case Unary::erf: return call.template operator()<Unary::erf>();
-    case Unary::relu: return call.template operator()<Unary::relu>();
-    case Unary::gelu: return call.template operator()<Unary::gelu>();
-    case Unary::gelu_tanh: return call.template operator()<Unary::gelu_tanh>();
-    case Unary::relu2: return call.template operator()<Unary::relu2>();
-    case Unary::abs: return call.template operator()<Unary::abs>();
-    case Unary::sqrt: return call.template operator()<Unary::sqrt>();
-    case Unary::log: return call.template operator()<Unary::log>();
-    case Unary::exp: return call.template operator()<Unary::exp>();
-    case Unary::clip: return call.template operator()<Unary::clip>();
-    case Unary::power: return call.template operator()<Unary::power>();
+    case Unary::identity:
+      return call.template operator()<Unary::identity>();
+    case Unary::sigmoid:
+      return call.template operator()<Unary::sigmoid>();
+    case Unary::silu:
+      return call.template operator()<Unary::silu>();
+    case Unary::tanh:
+      return call.template operator()<Unary::tanh>();
+    case Unary::erf:
+      return call.template operator()<Unary::erf>();
+    case Unary::relu:
+      return call.template operator()<Unary::relu>();
+    case Unary::gelu:
+      return call.template operator()<Unary::gelu>();
+    case Unary::gelu_tanh:
+      return call.template operator()<Unary::gelu_tanh>();
+    case Unary::relu2:
+      return call.template operator()<Unary::relu2>();
+    case Unary::abs:
+      return call.template operator()<Unary::abs>();
+    case Unary::sqrt:
+      return call.template operator()<Unary::sqrt>();
+    case Unary::log:
+      return call.template operator()<Unary::log>();
+    case Unary::exp:
+      return call.template operator()<Unary::exp>();
+    case Unary::clip:
+      return call.template operator()<Unary::clip>();
+    case Unary::power:
+      return call.template operator()<Unary::power>();
   }
 }
 

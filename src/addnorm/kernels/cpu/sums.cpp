@@ -49,10 +49,14 @@ struct Operand {
   template <class Io>
   HWY_INLINE Vector at(Io io, Index row, Index i) const {
     switch (shape) {
-      case Shape::tensor: return io.load(a + row * cols + i);
-      case Shape::vector: return io.load(a + i);
-      case Shape::column: return set(a[row]);
-      case Shape::number: break;
+      case Shape::tensor:
+        return io.load(a + row * cols + i);
+      case Shape::vector:
+        return io.load(a + i);
+      case Shape::column:
+        return set(a[row]);
+      case Shape::number:
+        break;
     }
     return set(a[0]);
   }
@@ -64,8 +68,7 @@ HWY_INLINE void put_number(double value, float* out, bool accumulate) {
 
 // out[cols] (+)= sum over rows of value(io, row, i), sixteen rows at a time in registers.
 template <class Value>
-HWY_INLINE void reduce_to_vector(Index rows, Index cols, Value value, float* out,
-                                 bool accumulate) {
+HWY_INLINE void reduce_to_vector(Index rows, Index cols, Value value, float* out, bool accumulate) {
   constexpr Index kRows = 16;
   if (rows == 0 && !accumulate) {
     sweep(0, cols, [&](auto io, Index i) HWY_ATTR { io.store(zero(), out + i); });
@@ -104,7 +107,8 @@ HWY_INLINE void reduce_to(Shape shape, Index rows, Index cols, Value value, floa
         });
       }
       return;
-    case Shape::vector: return reduce_to_vector(rows, cols, value, out, accumulate);
+    case Shape::vector:
+      return reduce_to_vector(rows, cols, value, out, accumulate);
     case Shape::column:
       for (Index row = 0; row < rows; ++row) {
         put_number(reduce_row(cols, value, row), out + row, accumulate);
@@ -147,8 +151,8 @@ void sum_two_all(Index size, float constant, const Term* terms, float* out) {
   });
 }
 
-void weighted_sum_backward_all(Index rows, Index cols, float weight, const float* dout,
-                               Shape shape, float* da, bool accumulate) {
+void weighted_sum_backward_all(Index rows, Index cols, float weight, const float* dout, Shape shape,
+                               float* da, bool accumulate) {
   const Extent extent(rows, cols);
   const auto factor = set(weight);
   const auto value = [&](auto io, Index row, Index i) HWY_ATTR {
@@ -184,10 +188,14 @@ HWY_INLINE Vector slope_b(Vector a, Vector b, Vector g) {
 template <class Call>
 HWY_INLINE void by_operation(Binary op, Call call) {
   switch (op) {
-    case Binary::multiply: return call.template operator()<Binary::multiply>();
-    case Binary::divide: return call.template operator()<Binary::divide>();
-    case Binary::minimum: return call.template operator()<Binary::minimum>();
-    case Binary::maximum: return call.template operator()<Binary::maximum>();
+    case Binary::multiply:
+      return call.template operator()<Binary::multiply>();
+    case Binary::divide:
+      return call.template operator()<Binary::divide>();
+    case Binary::minimum:
+      return call.template operator()<Binary::minimum>();
+    case Binary::maximum:
+      return call.template operator()<Binary::maximum>();
   }
 }
 
@@ -243,9 +251,8 @@ void dot_all(Index rows, Index cols, const float* a, Shape a_shape, const float*
              float* out) {
   const Operand left{a, a_shape, cols};
   const Operand right{b, b_shape, cols};
-  const auto product = [&](auto io, Index row, Index i) HWY_ATTR {
-    return hn::Mul(left.at(io, row, i), right.at(io, row, i));
-  };
+  const auto product = [&](auto io, Index row, Index i)
+                           HWY_ATTR { return hn::Mul(left.at(io, row, i), right.at(io, row, i)); };
   reduce_to(Shape::column, rows, cols, product, out, false);
 }
 
@@ -253,11 +260,9 @@ void dot_backward_all(Index rows, Index cols, const float* a, Shape a_shape, con
                       Shape b_shape, const float* dout, float* da, bool accumulate_a, float* db,
                       bool accumulate_b) {
   const Operand g{dout, Shape::column, cols};
-  const auto spread = [&](const Operand& other, Shape shape, float* out, bool accumulate)
-                          HWY_ATTR {
-    const auto value = [&](auto io, Index row, Index i) HWY_ATTR {
-      return hn::Mul(g.at(io, row, i), other.at(io, row, i));
-    };
+  const auto spread = [&](const Operand& other, Shape shape, float* out, bool accumulate) HWY_ATTR {
+    const auto value = [&](auto io, Index row, Index i)
+                           HWY_ATTR { return hn::Mul(g.at(io, row, i), other.at(io, row, i)); };
     reduce_to(shape, rows, cols, value, out, accumulate);
   };
   if (da != nullptr) spread(Operand{b, b_shape, cols}, a_shape, da, accumulate_a);
@@ -355,8 +360,8 @@ void binary(Binary op, Index rows, Index cols, const float* a, Shape a_shape, co
 }
 
 void binary_backward(Binary op, Index rows, Index cols, const float* a, Shape a_shape,
-                     const float* b, Shape b_shape, const float* dout, float* da,
-                     bool accumulate_a, float* db, bool accumulate_b) {
+                     const float* b, Shape b_shape, const float* dout, float* da, bool accumulate_a,
+                     float* db, bool accumulate_b) {
   HWY_DYNAMIC_DISPATCH(binary_backward_all)
   (op, rows, cols, a, a_shape, b, b_shape, dout, da, accumulate_a, db, accumulate_b);
 }

@@ -15,9 +15,8 @@ namespace addnorm::kernels::HWY_NAMESPACE {
 
 template <Unary kind>
 HWY_NOINLINE void apply(const Function& f, Index count, const float* a, float* out) {
-  sweep(0, count, [&](auto io, Index i) HWY_ATTR {
-    io.store(value_of<kind>(f, io.load(a + i)), out + i);
-  });
+  sweep(0, count,
+        [&](auto io, Index i) HWY_ATTR { io.store(value_of<kind>(f, io.load(a + i)), out + i); });
 }
 
 template <Unary kind>
