@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 namespace addnorm {
 namespace {
 
-class Pools : public testing::TestWithParam<int> {};
+class PoolThreads : public testing::TestWithParam<int> {};
 
-TEST_P(Pools, RunEveryWorkerOncePerCall) {
+TEST_P(PoolThreads, RunEveryWorkerOncePerCall) {
   ThreadPool pool(GetParam());
   ASSERT_EQ(pool.size(), GetParam());
   std::vector<int> calls(static_cast<size_t>(GetParam()), 0);
@@ -36,7 +36,7 @@ TEST_P(Pools, RunEveryWorkerOncePerCall) {
 }
 
 // Each phase reads what the neighbour wrote in the phase before it.
-TEST_P(Pools, BarrierSeparatesPhases) {
+TEST_P(PoolThreads, BarrierSeparatesPhases) {
   const int size = GetParam();
   ThreadPool pool(size);
   std::vector<int> values(static_cast<size_t>(size), 0);
@@ -57,7 +57,7 @@ TEST_P(Pools, BarrierSeparatesPhases) {
   EXPECT_EQ(std::accumulate(values.begin(), values.end(), 0), 300 * size);
 }
 
-TEST_P(Pools, LowestWorkersErrorWinsAndThePoolGoesOn) {
+TEST_P(PoolThreads, LowestWorkersErrorWinsAndThePoolGoesOn) {
   const int size = GetParam();
   ThreadPool pool(size);
   for (int round = 0; round < 20; ++round) {
@@ -74,7 +74,7 @@ TEST_P(Pools, LowestWorkersErrorWinsAndThePoolGoesOn) {
 }
 
 // A worker that fails between barriers must not leave the others waiting.
-TEST_P(Pools, ErrorReleasesTheBarrier) {
+TEST_P(PoolThreads, ErrorReleasesTheBarrier) {
   const int size = GetParam();
   ThreadPool pool(size);
   for (int round = 0; round < 50; ++round) {
@@ -103,7 +103,7 @@ TEST_P(Pools, ErrorReleasesTheBarrier) {
 
 // Half the smallest normal number is a denormal: the product must be zero in
 // every worker, and the caller's own mode must come back.
-TEST_P(Pools, WorkersFlushDenormals) {
+TEST_P(PoolThreads, WorkersFlushDenormals) {
   ThreadPool pool(GetParam());
   volatile float tiny = std::numeric_limits<float>::min();
   volatile float half = 0.5F;
@@ -118,7 +118,7 @@ TEST_P(Pools, WorkersFlushDenormals) {
   EXPECT_GT(tiny * half, 0.0F);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Pools, testing::Values(1, 2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, PoolThreads, testing::Values(1, 2, 3, 8));
 
 TEST(AllowedCores, AreAtLeastOneAndNamed) {
   const CoreCount count = allowed_cores();
