@@ -11,7 +11,7 @@ namespace addnorm::graph {
 
 class Builder {
  public:
-  Builder(Graph& graph, const ModelShape& shape) : graph(graph), shape(shape) {}
+  Builder(Graph& to, const ModelShape& sizes) : graph(to), shape(sizes) {}
 
   Graph& graph;
   const ModelShape& shape;

@@ -25,13 +25,13 @@ Embedded add_embedding(Builder& b, ValueId table) {
   result.table = table >= 0
                      ? table
                      : b.matrix(prefix + "embed.tokens.weight", Role::embed, m.vocab, m.width);
-  ValueId x = b.node(nodes::TokenEmbedding{b.rows()}, {result.table}, "embed: tokens");
+  ValueId x = b.node(nodes::Embedding{b.rows(), false}, {result.table}, "embed: tokens");
   std::vector<ValueId> addends = {x};
   std::vector<Scalar> weights = {Scalar{m.embed_scale}};
   if (m.positions == Positions::learned) {
     const ValueId positions =
         b.matrix(b.prefix + "embed.positions.weight", Role::positions, m.context, m.width);
-    addends.push_back(b.node(nodes::PositionEmbedding{b.rows()}, {positions}, "embed: positions"));
+    addends.push_back(b.node(nodes::Embedding{b.rows(), true}, {positions}, "embed: positions"));
     weights.push_back(Scalar{1});
   } else if (m.positions == Positions::sinusoidal) {
     addends.push_back(
