@@ -30,7 +30,7 @@ struct Option {
 struct Expr {
   enum class Kind { number, name, negate, binary, call };
   Kind kind = Kind::number;
-  Place at;
+  Place at;                     // its first character, parentheses around it left out
   double number = 0;            // number
   std::string name;             // name; function of a call
   char op = 0;                  // binary: + - * / ^
@@ -60,13 +60,17 @@ struct Program {
   std::vector<Block> blocks;
 };
 
-// A formula's text to a program. All syntax errors it can find come in one Error.
+// A formula's text to a program. All syntax errors it can find come in one Error; a finding's place
+// is "formula:line:column" (parse_expression: "expression:line:column"). No expression's tree is
+// deeper than 1000 levels, so recursion over it is safe. How many arguments and which options a
+// function takes is left to check().
 Program parse(const std::string& text);
 // One expression (numbers of a specification, init rules): the same grammar.
 ExprPtr parse_expression(const std::string& text);
 
 // Text that parses to the same program (same trees; places differ).
 std::string print(const Program& program);
+std::string print(const Statement& statement);
 std::string print(const Expr& expression);
 bool same(const Program& a, const Program& b);
 bool same(const Expr& a, const Expr& b);
