@@ -46,6 +46,7 @@ class CpuEngine final : public Engine<float> {
 
  private:
   friend class CpuWorker;
+  friend struct NodeForward;
   struct PlanKey {
     Index sequences, length, source_length;
     bool backward, keep_logits;
