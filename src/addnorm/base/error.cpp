@@ -19,7 +19,7 @@ bool has_errors(const Findings& findings) {
                      [](const Finding& f) { return f.level == Level::error; });
 }
 
-std::string text(const Findings& findings) {
+std::string lines_of(const Findings& findings) {
   std::string all;
   for (const Finding& finding : findings) {
     if (!all.empty()) all += '\n';

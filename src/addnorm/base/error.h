@@ -25,7 +25,7 @@ struct Finding {
 using Findings = std::vector<Finding>;
 
 bool has_errors(const Findings& findings);
-std::string text(const Findings& findings);  // one line each
+std::string lines_of(const Findings& findings);  // one line each
 
 // Thrown for everything that is not a broken invariant. what() is ready to print and names where it
 // happened, what was expected, what came and what to do; several problems stand on several lines.
@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
  public:
   Error(Failure failure, const std::string& message) : std::runtime_error(message), failure_(failure) {}
   explicit Error(const Findings& findings)
-      : std::runtime_error(text(findings)), failure_(Failure::input), findings_(findings) {}
+      : std::runtime_error(lines_of(findings)), failure_(Failure::input), findings_(findings) {}
 
   Failure failure() const { return failure_; }
   const Findings& findings() const { return findings_; }
