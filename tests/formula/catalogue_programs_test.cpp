@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "addnorm/formula/check.h"
-#include "catalogue_programs.h"
+#include "formula/catalogue_programs.h"
 
 namespace addnorm::formula {
 namespace {
@@ -47,7 +47,7 @@ TEST(CataloguePrograms, HaveNoFindings) {
     const Program program = parse(entry.text);
     for (const Stack stack : stacks_for(entry.name, program)) {
       for (const int layers : {2, 4, 7, 24}) {
-        EXPECT_EQ(text(check(program, context_of(stack, layers))), "")
+        EXPECT_EQ(lines_of(check(program, context_of(stack, layers))), "")
             << entry.name << " with " << layers << " layers";
       }
     }

@@ -86,7 +86,8 @@ class Checker {
         evaluator_.block_names.insert(s.names.begin(), s.names.end());
       }
       for (const auto& [name, count] : branch_names(block)) {
-        for (int i = 2; i <= count && name != "f"; ++i) numbered_.insert(fmt::format("{}{}", name, i));
+        for (int i = 2; i <= count && name != "f"; ++i)
+          numbered_.insert(fmt::format("{}{}", name, i));
       }
     }
     run_let();
@@ -240,10 +241,11 @@ class Checker {
       if (layout_.block_of[static_cast<size_t>(layer) - 1] == nullptr) bare.push_back(layer);
     }
     if (!bare.empty() && ranges_known) {
-      error(program_.blocks.back().at, "bare layers",
-            fmt::format("expected a block for every layer, got none for layer{} {} of {}; try a last "
-                        "`block:` without a range",
-                        bare.size() > 1 ? "s" : "", layer_list(bare), layers));
+      error(
+          program_.blocks.back().at, "bare layers",
+          fmt::format("expected a block for every layer, got none for layer{} {} of {}; try a last "
+                      "`block:` without a range",
+                      bare.size() > 1 ? "s" : "", layer_list(bare), layers));
     }
   }
 
@@ -273,9 +275,9 @@ class Checker {
       const auto counted = [](size_t n, const char* what) {
         return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
       };
-      error(statement.at, "count", fmt::format("expected {}, got {}",
-                                               counted(statement.names.size(), "value"),
-                                               values.size()));
+      error(statement.at, "count",
+            fmt::format("expected {}, got {}", counted(statement.names.size(), "value"),
+                        values.size()));
       evaluator_.uses_lost = true;
       values.assign(statement.names.size(), Value{});
     }
@@ -289,8 +291,8 @@ class Checker {
     const auto begin = statement.names.begin();
     if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), name) !=
         begin + static_cast<std::ptrdiff_t>(i)) {
-      error(at, "left twice", fmt::format("expected each name once on the left, got `{}` twice",
-                                          cut(name)));
+      error(at, "left twice",
+            fmt::format("expected each name once on the left, got `{}` twice", cut(name)));
       return false;
     }
     static const std::map<std::string, std::string> reserved = {
@@ -320,20 +322,23 @@ class Checker {
       meaning = "a word of the language";
     }
     if (!meaning.empty()) {
-      error(at, "reserved", fmt::format("expected a name of your own, got `{}`, which is reserved "
-                                        "({})",
-                                        name, meaning));
+      error(at, "reserved",
+            fmt::format("expected a name of your own, got `{}`, which is reserved "
+                        "({})",
+                        name, meaning));
       return false;
     }
     if (name == "out" && section != Section::end) {
-      error(at, "reserved", "expected `out` to be set in `end` only, got it elsewhere; try `end: "
-                            "out = ..`");
+      error(at, "reserved",
+            "expected `out` to be set in `end` only, got it elsewhere; try `end: "
+            "out = ..`");
       return false;
     }
     if (section != Section::let && lets_.count(name) > 0) {
-      error(at, "reserved", fmt::format("expected a name of your own, got the `let` name `{}`, "
-                                        "which is set nowhere else",
-                                        cut(name)));
+      error(at, "reserved",
+            fmt::format("expected a name of your own, got the `let` name `{}`, "
+                        "which is set nowhere else",
+                        cut(name)));
       return false;
     }
     return true;
@@ -373,9 +378,8 @@ class Checker {
 
   void run_begin(Scope& scope) {
     const bool sets_x = std::any_of(
-        program_.begin.begin(), program_.begin.end(), [](const Statement& s) {
-          return std::count(s.names.begin(), s.names.end(), "x") > 0;
-        });
+        program_.begin.begin(), program_.begin.end(),
+        [](const Statement& s) { return std::count(s.names.begin(), s.names.end(), "x") > 0; });
     Value embed;
     embed.type = Type::tensor;
     embed.node = flow_.embed();

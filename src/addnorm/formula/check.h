@@ -14,13 +14,13 @@ enum class Stack { decoder, encoder, pair_encoder, pair_decoder };
 
 struct Context {
   Stack stack = Stack::decoder;
-  int layers = 1;              // L of this stack
-  int encoder_layers = 1;      // N
-  int decoder_layers = 1;      // M
-  double width = 64;           // d
+  int layers = 1;          // L of this stack
+  int encoder_layers = 1;  // N
+  int decoder_layers = 1;  // M
+  double width = 64;       // d
   double head_dim = 16;
-  std::string norm = "layernorm";   // what norm() means
-  Scalars let_overrides;            // wiring = "mix-ln(fraction=0.06)"
+  std::string norm = "layernorm";  // what norm() means
+  Scalars let_overrides;           // wiring = "mix-ln(fraction=0.06)"
 };
 
 // The branches a sublayer formula stands for, in order: attn, ffn; in the decoder of a pair attn,
@@ -38,8 +38,8 @@ Findings check(const Program& program, const Context& context);
 
 // What a checked program says about the layers of a stack. Throws on a program with errors.
 struct Layout {
-  Scalars scalars;                      // L N M S d head_dim and let names
-  std::vector<const Block*> block_of;   // per layer (0-based); points into the program
+  Scalars scalars;                     // L N M S d head_dim and let names
+  std::vector<const Block*> block_of;  // per layer (0-based); points into the program
   // Branch calls in the layers before this one (0-based). In a sublayer formula with k calls of f
   // the instance number i (0-based) of the layer has s = calls_before + i*k + 1.
   std::vector<int> calls_before;

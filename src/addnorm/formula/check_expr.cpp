@@ -57,12 +57,18 @@ class Restore {
 
 std::string type_name(Type type) {
   switch (type) {
-    case Type::bad: return "a value with a mistake";
-    case Type::scalar: return "a scalar";
-    case Type::number: return "a number [1]";
-    case Type::vector: return "a vector [d]";
-    case Type::token: return "a number per token [B,T,1]";
-    case Type::tensor: return "a tensor [B,T,d]";
+    case Type::bad:
+      return "a value with a mistake";
+    case Type::scalar:
+      return "a scalar";
+    case Type::number:
+      return "a number [1]";
+    case Type::vector:
+      return "a vector [d]";
+    case Type::token:
+      return "a number per token [B,T,1]";
+    case Type::tensor:
+      return "a tensor [B,T,d]";
   }
   return "";
 }
@@ -91,11 +97,16 @@ Value Evaluator::scalar(const Expr& expression, const Scope& scope, const std::s
 
 Value Evaluator::eval(const Expr& e) {
   switch (e.kind) {
-    case Expr::Kind::number: return Value::scalar(e.number);
-    case Expr::Kind::name: return name(e);
-    case Expr::Kind::negate: return negate(e);
-    case Expr::Kind::binary: return binary(e);
-    case Expr::Kind::call: return call(e);
+    case Expr::Kind::number:
+      return Value::scalar(e.number);
+    case Expr::Kind::name:
+      return name(e);
+    case Expr::Kind::negate:
+      return negate(e);
+    case Expr::Kind::binary:
+      return binary(e);
+    case Expr::Kind::call:
+      return call(e);
   }
   return {};
 }
@@ -116,8 +127,8 @@ Value Evaluator::scalar_without_t(const Expr& e, const std::string& what) {
 bool Evaluator::need(const Value& value, Type type, const Expr& e, const std::string& what) {
   if (value.type == type) return true;
   if (value.type != Type::bad) {
-    error(e.at, "type", fmt::format("expected {} {}, got {}", type_name(type), what,
-                                    type_name(value.type)));
+    error(e.at, "type",
+          fmt::format("expected {} {}, got {}", type_name(type), what, type_name(value.type)));
   }
   return false;
 }
@@ -138,8 +149,7 @@ std::string Evaluator::resolved(const Expr& expression, const Scope& scope, bool
     } else if (e.name == "t") {
       parts.push_back(at_end ? "t = inf" : "t = 1");
     } else if (named != scope.names.end() && named->second.known) {
-      parts.push_back(e.name + " = " +
-                      shortest(at_end ? named->second.last : named->second.first));
+      parts.push_back(e.name + " = " + shortest(at_end ? named->second.last : named->second.first));
     }
   });
   std::string text;
@@ -151,7 +161,9 @@ std::string Evaluator::resolved(const Expr& expression, const Scope& scope, bool
 // A scalar that is not finite is a mistake; infinity is none inside clip, min, max and a divisor.
 Value Evaluator::judged(Value value, const Expr& e) {
   if (value.type != Type::scalar || !value.known) return value;
-  const auto fine = [&](double v) { return std::isfinite(v) || (infinity_allowed_ && std::isinf(v)); };
+  const auto fine = [&](double v) {
+    return std::isfinite(v) || (infinity_allowed_ && std::isinf(v));
+  };
   const bool first = fine(value.first);
   if (first && fine(value.last)) return value;
   value.known = false;
@@ -167,8 +179,9 @@ Value Evaluator::judged(Value value, const Expr& e) {
 void Evaluator::divisor_not_zero(const Value& divisor, const Expr& e) {
   if (divisor.type != Type::scalar || !divisor.known || !scope_->exists) return;
   if (divisor.first != 0 && divisor.last != 0) return;
-  error(e.at, "zero", fmt::format("expected a divisor other than zero, got `{}` = 0{}",
-                                  cut(print(e)), resolved(e, *scope_, divisor.first != 0)));
+  error(e.at, "zero",
+        fmt::format("expected a divisor other than zero, got `{}` = 0{}", cut(print(e)),
+                    resolved(e, *scope_, divisor.first != 0)));
 }
 
 Value Evaluator::name(const Expr& e) {
@@ -191,9 +204,10 @@ Value Evaluator::name(const Expr& e) {
   if (found == scope_->names.end()) return unknown_name(e);
   Value value = found->second;
   if (value.reads_t && !without_t_.empty()) {
-    error(e.at, "t", fmt::format("expected a scalar {} that is the same at every update, got `{}`, "
-                                 "which depends on `t`",
-                                 without_t_, id));
+    error(e.at, "t",
+          fmt::format("expected a scalar {} that is the same at every update, got `{}`, "
+                      "which depends on `t`",
+                      without_t_, id));
     value.known = false;
   }
   return value;
@@ -206,17 +220,19 @@ Value Evaluator::stack_scalar(const Expr& e) {
   Value unknown{Type::scalar};
   if (e.name == "t") {
     if (!without_t_.empty() || early) {
-      error(e.at, "t", fmt::format("expected a scalar {} that is the same at every update, got `t`",
-                                   without_t_.empty() ? place : without_t_));
+      error(e.at, "t",
+            fmt::format("expected a scalar {} that is the same at every update, got `t`",
+                        without_t_.empty() ? place : without_t_));
       return unknown;
     }
     return judged({Type::scalar, true, 1, std::numeric_limits<double>::infinity(), true}, e);
   }
   if (e.name == "l" || e.name == "s") {
     if (section != Section::block) {
-      error(e.at, "layer", fmt::format("expected `{0}` in a block only, got it outside; there is no "
-                                       "layer here",
-                                       e.name));
+      error(e.at, "layer",
+            fmt::format("expected `{0}` in a block only, got it outside; there is no "
+                        "layer here",
+                        e.name));
       return unknown;
     }
     if (e.name == "l") return Value::scalar(scope_->layer);
@@ -230,9 +246,10 @@ Value Evaluator::stack_scalar(const Expr& e) {
   }
   const auto found = stack_scalars.find(e.name);
   if (found != stack_scalars.end()) return Value::scalar(found->second);
-  error(e.at, "early", fmt::format("expected L, N, M, d, head_dim or a `let` name {}, got `{}`, "
-                                   "which is counted later",
-                                   place, e.name));
+  error(e.at, "early",
+        fmt::format("expected L, N, M, d, head_dim or a `let` name {}, got `{}`, "
+                    "which is counted later",
+                    place, e.name));
   return unknown;
 }
 
@@ -240,27 +257,32 @@ Value Evaluator::unknown_name(const Expr& e) {
   uses_lost = true;
   const std::string shown = cut(e.name);
   if (find_function(e.name) != nullptr) {
-    error(e.at, "name", fmt::format("expected a value, got the function `{0}`; try `{0}(..)`", shown));
+    error(e.at, "name",
+          fmt::format("expected a value, got the function `{0}`; try `{0}(..)`", shown));
   } else if (is_word(e.name)) {
-    error(e.at, "name", fmt::format("expected a value, got the word `{}`, which only an option takes",
-                                    shown));
+    error(e.at, "name",
+          fmt::format("expected a value, got the word `{}`, which only an option takes", shown));
   } else if (scope_->section == Section::begin && e.name == "x") {
-    error(e.at, "name", "expected a name that is set before it is read, got `x`, which this `begin` "
-                        "sets later; try `embed`");
+    error(e.at, "name",
+          "expected a name that is set before it is read, got `x`, which this `begin` "
+          "sets later; try `embed`");
   } else if (scope_->section == Section::block && block_names.count(e.name) > 0) {
-    error(e.at, "name", fmt::format("expected a name that is set before it is read, got `{0}`; to "
-                                    "carry it from layer to layer set it in `begin`",
-                                    shown));
+    error(e.at, "name",
+          fmt::format("expected a name that is set before it is read, got `{0}`; to "
+                      "carry it from layer to layer set it in `begin`",
+                      shown));
   } else if (scope_->section == Section::end && block_names.count(e.name) > 0) {
-    error(e.at, "name", fmt::format("expected a carried name, got `{0}`, which lives in a block only; "
-                                    "to carry it set it in `begin`",
-                                    shown));
+    error(e.at, "name",
+          fmt::format("expected a carried name, got `{0}`, which lives in a block only; "
+                      "to carry it set it in `begin`",
+                      shown));
   } else {
     std::vector<std::string> candidates = {"embed", "L", "N", "M", "d", "head_dim"};
     if (context_.stack == Stack::pair_decoder) candidates.push_back("memory");
     for (const auto& [known, value] : scope_->names) candidates.push_back(known);
-    error(e.at, "name", fmt::format("expected a name that is set, got `{}`{}", shown,
-                                    try_near(e.name, candidates)));
+    error(e.at, "name",
+          fmt::format("expected a name that is set, got `{}`{}", shown,
+                      try_near(e.name, candidates)));
   }
   return {};
 }
@@ -295,8 +317,9 @@ Value Evaluator::binary(const Expr& e) {
 
 bool Evaluator::arguments_fit(const Expr& e, const Function& function) {
   if (static_cast<int>(e.args.size()) == function.arguments) return true;
-  error(e.at, "arity", fmt::format("expected {} argument{} of `{}`, got {}", function.arguments,
-                                   function.arguments == 1 ? "" : "s", e.name, e.args.size()));
+  error(e.at, "arity",
+        fmt::format("expected {} argument{} of `{}`, got {}", function.arguments,
+                    function.arguments == 1 ? "" : "s", e.name, e.args.size()));
   return false;
 }
 
@@ -315,9 +338,10 @@ Value Evaluator::call(const Expr& e) {
                              try_near(e.name, function_names())));
   } else {
     const bool is_default = e.name == "norm";
-    options(e.options, is_default ? fmt::format("`norm` (here {})", context_.norm)
-                                  : fmt::format("`{}`", e.name),
-            function->group == Group::norm ? norm_kind(e.name) : *function);
+    options(
+        e.options,
+        is_default ? fmt::format("`norm` (here {})", context_.norm) : fmt::format("`{}`", e.name),
+        function->group == Group::norm ? norm_kind(e.name) : *function);
   }
   const bool fits = function == nullptr || arguments_fit(e, *function);
   if (function != nullptr && fits && function->group == Group::param) return param(e);
@@ -339,14 +363,16 @@ Value Evaluator::call(const Expr& e) {
   const std::string what = fmt::format("as the argument of `{}`", e.name);
   Value result = lost;
   switch (group) {
-    case Group::branch: return branch(e, arguments);
+    case Group::branch:
+      return branch(e, arguments);
     case Group::norm:
     case Group::linear:
     case Group::rms:
       need(arguments[0], Type::tensor, *e.args[0], what);
       result.type = function->group == Group::rms ? Type::token : Type::tensor;
       return result;
-    case Group::dot: return dot(e, arguments);
+    case Group::dot:
+      return dot(e, arguments);
     case Group::pass:
     case Group::elementwise:
       if (arguments[0].type == Type::scalar) {
@@ -359,9 +385,11 @@ Value Evaluator::call(const Expr& e) {
     case Group::whole:
       if (!need(arguments[0], Type::scalar, *e.args[0], what)) return result;
       return combine(e, arguments);
-    case Group::both: return combine(e, arguments);
+    case Group::both:
+      return combine(e, arguments);
     case Group::param:
-    case Group::clip: break;  // above
+    case Group::clip:
+      break;  // above
   }
   return result;
 }
@@ -410,8 +438,9 @@ Value Evaluator::param(const Expr& e) {
   scalar_without_t(*e.args[0], "as the start of `param`");
   const Option* share = e.option("share");
   if (share != nullptr && scope_->section != Section::block) {
-    error(share->at, "share", "expected `share=` in a block, got it outside; a `param` here is one "
-                              "already");
+    error(share->at, "share",
+          "expected `share=` in a block, got it outside; a `param` here is one "
+          "already");
   }
   Value result;
   result.type = e.option("per") != nullptr ? Type::vector : Type::number;
@@ -430,9 +459,10 @@ Value Evaluator::dot(const Expr& e, const std::vector<Value>& arguments) {
     if (type == Type::bad || type == Type::tensor || (type == Type::vector && !second_vector)) {
       continue;
     }
-    error(e.args[i]->at, "type",
-          fmt::format("expected a tensor [B,T,d]{} as the argument of `dot`, got {}",
-                      second_vector ? " beside a vector [d]" : " or a vector [d]", type_name(type)));
+    error(
+        e.args[i]->at, "type",
+        fmt::format("expected a tensor [B,T,d]{} as the argument of `dot`, got {}",
+                    second_vector ? " beside a vector [d]" : " or a vector [d]", type_name(type)));
   }
   return result;
 }
@@ -443,10 +473,11 @@ Value Evaluator::branch(const Expr& e, const std::vector<Value>& arguments) {
   result.type = Type::tensor;
   result.node = arguments[0].node;
   if (scope_->section != Section::block) {
-    error(e.at, "branch", fmt::format("expected branches in blocks only, got `{}` {}", e.name,
-                                      scope_->section == Section::begin ? "in `begin`"
-                                      : scope_->section == Section::end ? "in `end`"
-                                                                        : "where a scalar stands"));
+    error(e.at, "branch",
+          fmt::format("expected branches in blocks only, got `{}` {}", e.name,
+                      scope_->section == Section::begin ? "in `begin`"
+                      : scope_->section == Section::end ? "in `end`"
+                                                        : "where a scalar stands"));
     return result;
   }
   const std::string branch = e.name == "f" ? scope_->branch : e.name;
@@ -480,17 +511,17 @@ void Evaluator::options(const std::vector<Option>& given, const std::string& own
     std::vector<std::string> names;
     for (const OptionRule& known : kind.options) names.push_back(known.name);
     error(o.at, "option",
-          names.empty()
-              ? fmt::format("expected no option of {}, got `{}=`", owner, cut(o.name))
-              : fmt::format("expected an option of {} ({}), got `{}=`{}", owner, join(names, ", "),
-                            cut(o.name), try_near(o.name, names)));
+          names.empty() ? fmt::format("expected no option of {}, got `{}=`", owner, cut(o.name))
+                        : fmt::format("expected an option of {} ({}), got `{}=`{}", owner,
+                                      join(names, ", "), cut(o.name), try_near(o.name, names)));
   }
   for (const Option& o : given) {
     if (plain && (o.name == "gain" || o.name == "bias" || o.name == "unit_offset") &&
         find_option(kind, o.name) != nullptr) {
-      error(o.at, "effect", fmt::format("expected no `{}=` beside `affine=false`, got one without "
-                                        "effect; there are no parameters",
-                                        o.name));
+      error(o.at, "effect",
+            fmt::format("expected no `{}=` beside `affine=false`, got one without "
+                        "effect; there are no parameters",
+                        o.name));
     }
     if (o.name == "qk_full" && seen.count("qk") > 0 && find_option(kind, o.name) != nullptr) {
       error(o.at, "both", "expected `qk=` or `qk_full=`, got both");
@@ -504,16 +535,18 @@ void Evaluator::option(const Option& given, const std::string& owner, const Opti
   const std::string name_read =
       given.value && given.value->kind == Expr::Kind::name ? given.value->name : "";
   const auto wrong = [&](const std::string& what, const std::vector<std::string>& candidates) {
-    error(at, "option value", fmt::format("expected {} for `{}=`, got `{}`{}", what, given.name, got,
-                                          try_near(name_read, candidates)));
+    error(at, "option value",
+          fmt::format("expected {} for `{}=`, got `{}`{}", what, given.name, got,
+                      try_near(name_read, candidates)));
   };
   switch (rule.kind) {
     case OptionKind::scalar: {
       if (!given.value) return wrong("a scalar", {});
       const Value value = scalar_without_t(*given.value, fmt::format("for `{}=`", given.name));
       if (given.name == "eps" && value.known && value.first < 0 && scope_->exists) {
-        error(at, "eps", fmt::format("expected `eps=` of at least 0, got {}{}",
-                                     shortest(value.first), resolved(*given.value, *scope_)));
+        error(at, "eps",
+              fmt::format("expected `eps=` of at least 0, got {}{}", shortest(value.first),
+                          resolved(*given.value, *scope_)));
       }
       return;
     }
@@ -527,8 +560,8 @@ void Evaluator::option(const Option& given, const std::string& owner, const Opti
       return wrong(join(rule.words, " or "), rule.words);
     case OptionKind::norm:
       if (!is_norm_kind(given.word)) {
-        return wrong("a kind of norm", {"norm", "layernorm", "rmsnorm", "scalenorm", "l2norm", "dyt",
-                                        "derf"});
+        return wrong("a kind of norm",
+                     {"norm", "layernorm", "rmsnorm", "scalenorm", "l2norm", "dyt", "derf"});
       }
       options(given.inner,
               given.word == "norm" ? fmt::format("`norm` (here {})", context_.norm)

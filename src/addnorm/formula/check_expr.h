@@ -54,9 +54,9 @@ class Evaluator {
   // One that must be a scalar known before running; `what` completes "expected a scalar ..".
   Value scalar(const Expr& expression, const Scope& scope, const std::string& what);
 
-  Scalars stack_scalars;                  // L N M d head_dim, later S
-  std::set<std::string> block_names;      // set in some block
-  bool uses_lost = false;                 // a mistake hides what depends on what
+  Scalars stack_scalars;              // L N M d head_dim, later S
+  std::set<std::string> block_names;  // set in some block
+  bool uses_lost = false;             // a mistake hides what depends on what
   bool reads_memory = false;
 
   // " at L = 1, l = 2 (layer 2)": the scalars that an expression reads.

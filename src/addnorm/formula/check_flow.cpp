@@ -99,7 +99,8 @@ void Flow::judge_call(const std::vector<const Instance*>& instances,
                         const std::string& all_lost, const std::string& hint) {
     if (lost.empty()) return;
     if (lost.size() == of) {
-      report.error(call.at, rule, fmt::format("expected {}, got {}; try {}", expected, all_lost, hint));
+      report.error(call.at, rule,
+                   fmt::format("expected {}, got {}; try {}", expected, all_lost, hint));
     } else {
       report.add(Level::warning, call.at, rule,
                  fmt::format("expected {}, got {} in layers {}", expected, all_lost,
