@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 
+#include "addnorm/base/text.h"
+
 namespace addnorm::model {
 namespace {
 
@@ -60,7 +62,7 @@ Findings far_too_large(const std::vector<InitRow>& rows, int64_t width) {
         {Level::warning, "init",
          fmt::format("{}: std {:.6g} is large for width {}: {:.4g} times 1/sqrt(3*d) = {:.5g} and "
                      "{:.4g} times sqrt(2/(5*d)) = {:.5g}",
-                     fmt::join(names, " "), std, width, std / uniform, uniform, std / small, small)});
+                     join(names, " "), std, width, std / uniform, uniform, std / small, small)});
   }
   return notes;
 }
