@@ -32,27 +32,32 @@ TEST(Specification, SizesFollowFromWidthAndHeads) {
 
 TEST(Specification, AllProblemsComeAtOnceInTheOrderOfTheFile) {
   const std::string text = problems(
-      "[model]\n"                      // 1
-      "kind = \"decodr\"\n"            // 2
-      "layers = 2.5\n"                 // 3
-      "widht = 16\n"                   // 4
-      "heads = 0\n"                    // 5
-      "lr = 0.1\n"                     // 6
-      "vocab = 10\n"                   // 7
-      "context = \"long\"\n"           // 8
-      "wiring = \"pre-lm\"\n"          // 9
-      "[modle]\n"                      // 10
+      "[model]\n"              // 1
+      "kind = \"decodr\"\n"    // 2
+      "layers = 2.5\n"         // 3
+      "widht = 16\n"           // 4
+      "heads = 0\n"            // 5
+      "lr = 0.1\n"             // 6
+      "vocab = 10\n"           // 7
+      "context = \"long\"\n"   // 8
+      "wiring = \"pre-lm\"\n"  // 9
+      "[modle]\n"              // 10
       "x = 1\n"
-      "[init]\n"                       // 12
+      "[init]\n"  // 12
       "q = \"norml(1)\"\n"
-      "ffn_ot = \"zeros\"\n");         // 14
-  EXPECT_TRUE(contains(text, "spec.toml:2: model.kind] expected one of decoder encoder encoder-decoder, "
-                             "got \"decodr\"; try \"decoder\"")) << text;
-  EXPECT_TRUE(contains(text, "spec.toml:3: model.layers] expected a whole number of at least 1")) << text;
+      "ffn_ot = \"zeros\"\n");  // 14
+  EXPECT_TRUE(contains(text,
+                       "spec.toml:2: model.kind] expected one of decoder encoder encoder-decoder, "
+                       "got \"decodr\"; try \"decoder\""))
+      << text;
+  EXPECT_TRUE(contains(text, "spec.toml:3: model.layers] expected a whole number of at least 1"))
+      << text;
   EXPECT_TRUE(contains(text, "spec.toml:4: model.widht]")) << text;
   EXPECT_TRUE(contains(text, "try `[model] width`")) << text;
-  EXPECT_TRUE(contains(text, "spec.toml:5: model.heads] expected a whole number of at least 1 and of "
-                             "at most 1e+09, got 0")) << text;
+  EXPECT_TRUE(contains(text,
+                       "spec.toml:5: model.heads] expected a whole number of at least 1 and of "
+                       "at most 1e+09, got 0"))
+      << text;
   EXPECT_TRUE(contains(text, "spec.toml:6: model.lr]")) << text;
   EXPECT_TRUE(contains(text, "try `[train] lr`")) << text;
   EXPECT_TRUE(contains(text, "spec.toml:8: model.context] expected a whole number")) << text;
@@ -97,17 +102,20 @@ TEST(Specification, TextThatIsNoToml) {
 }
 
 TEST(Specification, FlagsOverrideTheFile) {
-  const auto spec = parsed(small(), {{"model.layers", "5"},
-                                     {"model.wiring", "x = norm(x + f(x))"},
-                                     {"model.bias", "q,k"},
-                                     {"model.embed_scale", "sqrt(d)"},
-                                     {"init.encoder.q", "zeros"}},
+  const auto spec = parsed(small(),
+                           {{"model.layers", "5"},
+                            {"model.wiring", "x = norm(x + f(x))"},
+                            {"model.bias", "q,k"},
+                            {"model.embed_scale", "sqrt(d)"},
+                            {"init.q", "zeros"}},
                            Needs::model);
   EXPECT_EQ(spec.model.layers, 5);
   EXPECT_EQ(spec.model.wiring, "x = norm(x + f(x))");
   EXPECT_EQ(spec.model.wiring_name, "");
   EXPECT_EQ(spec.model.bias, (std::vector<std::string>{"q", "k"}));
+  EXPECT_EQ(spec.init.at("q"), "zeros");
   EXPECT_EQ(spec.sources.at("model.layers"), Source::flag);
+  EXPECT_EQ(spec.sources.at("init.q"), Source::flag);
 }
 
 TEST(Specification, ProblemsOfFlagsNameTheFlag) {
@@ -134,18 +142,21 @@ TEST(Specification, RotaryChannels) {
   const std::string rope = "positions = \"rope\"\nhead_dim = 6\n";
   EXPECT_EQ(parsed(small(rope)).model.rotary_dim, 6);
   EXPECT_EQ(parsed(small(rope + "rotary_dim = 4\n")).model.rotary_dim, 4);
-  EXPECT_TRUE(contains(problems(small(rope + "rotary_dim = 3\n")), "expected an even number, got 3"));
-  EXPECT_TRUE(contains(problems(small(rope + "rotary_dim = 8\n")), "expected at most head_dim = 6"));
+  EXPECT_TRUE(
+      contains(problems(small(rope + "rotary_dim = 3\n")), "expected an even number, got 3"));
+  EXPECT_TRUE(
+      contains(problems(small(rope + "rotary_dim = 8\n")), "expected at most head_dim = 6"));
   EXPECT_TRUE(contains(problems(small("positions = \"rope\"\nhead_dim = 5\n")), "even head_dim"));
 }
 
 TEST(Specification, KeysWithoutEffectAreWarnings) {
-  const auto spec = parsed(small("rope_base = 500\nrelative_buckets = 8\nnorm_eps = 1e-3\n"
-                                 "norm = \"dyt\"\nnorm_bias = false\n[train]\nmomentum = 0.5\n"
-                                 "decay_steps = 3\nmin_lr = 0\n"));
+  const auto spec =
+      parsed(small("rope_base = 500\nrelative_buckets = 8\nnorm_eps = 1e-3\n"
+                   "norm = \"dyt\"\nnorm_bias = false\n[train]\nmomentum = 0.5\n"
+                   "decay_steps = 3\nmin_lr = 0\n"));
   const std::string text = warnings(spec);
-  for (const char* key : {"rope_base", "relative_buckets", "norm_eps", "norm_bias", "momentum",
-                          "decay_steps"}) {
+  for (const char* key :
+       {"rope_base", "relative_buckets", "norm_eps", "norm_bias", "momentum", "decay_steps"}) {
     EXPECT_TRUE(contains(text, std::string(key) + "] no effect")) << key << "\n" << text;
   }
   EXPECT_EQ(spec.findings.size(), 6U) << text;
@@ -153,10 +164,13 @@ TEST(Specification, KeysWithoutEffectAreWarnings) {
 
   EXPECT_EQ(parsed(small("norm = \"dyt\"\nnorm_eps = 1e-3\n",
                          "x = x + attn(norm(x), qk=rmsnorm); x = x + ffn(norm(x)); out = norm(x)"))
-                .findings.size(), 0U);
-  EXPECT_EQ(parsed(small("norm_eps = 1e-3\nnorm = \"dyt\"\n",
-                         "x = x + attn(norm(x), qk=rmsnorm(eps=1)); x = x + ffn(norm(x)); out = norm(x)"))
-                .findings.size(), 1U);
+                .findings.size(),
+            0U);
+  EXPECT_EQ(
+      parsed(small("norm_eps = 1e-3\nnorm = \"dyt\"\n",
+                   "x = x + attn(norm(x), qk=rmsnorm(eps=1)); x = x + ffn(norm(x)); out = norm(x)"))
+          .findings.size(),
+      1U);
 }
 
 TEST(Specification, KeysOfOneStackAndOfPairs) {
@@ -191,13 +205,15 @@ TEST(Specification, SectionsThatAVerbDoesNotNeed) {
     EXPECT_TRUE(contains(text, key)) << text;
   }
   // Given values are judged all the same.
-  EXPECT_TRUE(contains(problems(small("[train]\nbeta1 = 1\n")), "of at least 0 and below 1, got 1"));
+  EXPECT_TRUE(
+      contains(problems(small("[train]\nbeta1 = 1\n")), "of at least 0 and below 1, got 1"));
 }
 
 TEST(Specification, VocabularyAndTokenizer) {
   const std::string rest = "[data]\nsource = \"a.txt\"\n[train]\nsteps = 10\nlr = 1e-3\n";
-  const std::string bare = "[model]\nkind = \"decoder\"\nlayers = 2\nwidth = 16\nheads = 4\n"
-                           "context = 16\nwiring = \"pre-ln\"\n";
+  const std::string bare =
+      "[model]\nkind = \"decoder\"\nlayers = 2\nwidth = 16\nheads = 4\n"
+      "context = 16\nwiring = \"pre-ln\"\n";
   EXPECT_TRUE(contains(problems(bare), "model.vocab]"));
   EXPECT_EQ(parsed(bare + rest, {}, Needs::training).model.vocab, 256);
   EXPECT_EQ(parsed(bare + rest, {{"model.kind", "encoder"}}, Needs::training).model.vocab, 260);
@@ -223,16 +239,19 @@ TEST(Specification, LearningRateAndWarmup) {
   EXPECT_EQ(model::weight_decay(spec.train), 0.1);
   spec = parsed(text, {{"train.optimizer", "sgd"}}, Needs::training);
   EXPECT_EQ(model::weight_decay(spec.train), 0);
-  EXPECT_TRUE(contains(problems(text, {{"train.warmup", "120%"}}, Needs::training), "train.warmup"));
+  EXPECT_TRUE(
+      contains(problems(text, {{"train.warmup", "120%"}}, Needs::training), "train.warmup"));
 }
 
 TEST(Specification, ExpressionsAreJudged) {
   EXPECT_TRUE(contains(problems(small("embed_scale = \"sqrt(width)\"\n")), "got `width`"));
-  EXPECT_TRUE(contains(problems(small("logit_scale = \"1/(L - 2)\"\n")), "expected a finite number"));
+  EXPECT_TRUE(
+      contains(problems(small("logit_scale = \"1/(L - 2)\"\n")), "expected a finite number"));
   EXPECT_TRUE(contains(problems(small("embed_scale = \"t\"\n")), "got `t`"));
   EXPECT_TRUE(contains(problems(small("embed_scale = \"sqrt(d\"\n")), "model.embed_scale]"));
-  const auto shape = shape_of(parsed(small("embed_scale = \"sqrt(d)\"\nlogit_scale = 0.5\n"
-                                           "attn_scale = \"min(t/10, 1)/S\"\n")));
+  const auto shape =
+      shape_of(parsed(small("embed_scale = \"sqrt(d)\"\nlogit_scale = 0.5\n"
+                            "attn_scale = \"min(t/10, 1)/S\"\n")));
   EXPECT_EQ(shape.embed_scale, 4);
   EXPECT_EQ(shape.logit_scale, 0.5);
   ASSERT_TRUE(shape.attn_scale);
@@ -249,16 +268,16 @@ TEST(Specification, PairsNeedOneScaleForBothStacks) {
 }
 
 TEST(Specification, TextAloneTakesTheListing) {
-  const auto spec = model::for_text("my \"text\".txt", {{"model.layers", "2"}},
-                                    formula::Catalogue::builtin());
+  const auto spec =
+      model::for_text("my \"text\".txt", {{"model.layers", "2"}}, formula::Catalogue::builtin());
   EXPECT_EQ(spec.data.source, std::vector<std::string>{"my \"text\".txt"});
   EXPECT_EQ(spec.model.layers, 2);
   EXPECT_EQ(spec.model.width, 256);
   EXPECT_EQ(spec.model.wiring_name, "pre-ln");
   EXPECT_EQ(spec.train.steps, 1000);
   EXPECT_EQ(spec.train.lr, 1e-3);
-  const auto pair = model::for_text("a.txt", {{"model.kind", "encoder-decoder"}},
-                                    formula::Catalogue::builtin());
+  const auto pair =
+      model::for_text("a.txt", {{"model.kind", "encoder-decoder"}}, formula::Catalogue::builtin());
   EXPECT_EQ(pair.model.encoder_layers, 6);
   EXPECT_EQ(pair.model.vocab, 260);
 }
@@ -267,8 +286,8 @@ TEST(Specification, FilesOfTheGoldenCasesLoad) {
   int count = 0;
   for (const auto& folder : std::filesystem::directory_iterator(ADDNORM_TEST_DATA "/golden")) {
     if (!folder.is_directory()) continue;
-    const auto spec = model::load(folder.path() / "spec.toml", {}, Needs::model,
-                                  formula::Catalogue::builtin());
+    const auto spec =
+        model::load(folder.path() / "spec.toml", {}, Needs::model, formula::Catalogue::builtin());
     EXPECT_GT(graph_of(spec).parameter_count(), 0) << folder.path();
     ++count;
   }
@@ -286,8 +305,9 @@ TEST(Specification, MissingOrStrangeFiles) {
 }
 
 TEST(RoleFactors, ReadExpressionsAndDefaults) {
-  const auto spec = parsed(small("[train.lr_scale]\nattn_out = \"1/sqrt(L)\"\nbias = 3\n"
-                                 "[train.decay]\nembed = 0\nnorm = 0.5\n"));
+  const auto spec =
+      parsed(small("[train.lr_scale]\nattn_out = \"1/sqrt(L)\"\nbias = 3\n"
+                   "[train.decay]\nembed = 0\nnorm = 0.5\n"));
   const auto shape = shape_of(spec);
   using graph::Role;
   const auto side = graph::StackSide::single;

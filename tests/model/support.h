@@ -29,7 +29,9 @@ inline std::string small(const std::string& lines = "", const std::string& wirin
 inline graph::ModelShape shape_of(const model::Specification& spec) {
   return model::shape(spec, formula::Catalogue::builtin());
 }
-inline graph::Graph graph_of(const model::Specification& spec) { return graph::lower(shape_of(spec)); }
+inline graph::Graph graph_of(const model::Specification& spec) {
+  return graph::lower(shape_of(spec));
+}
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

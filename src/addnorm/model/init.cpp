@@ -115,10 +115,14 @@ std::map<graph::ValueId, const nodes::Norm*> norms_by_weight(const graph::Graph&
 double draw_at(const InitRule& rule, uint64_t seed, uint64_t stream, uint64_t index) {
   const Random random(seed, stream);
   switch (rule.kind) {
-    case Kind::constant: return rule.offset + rule.value;
-    case Kind::normal: return rule.offset + rule.value * random.normal(index);
-    case Kind::uniform: return rule.offset + rule.value * (2 * random.uniform(index) - 1);
-    case Kind::trunc_normal: break;
+    case Kind::constant:
+      return rule.offset + rule.value;
+    case Kind::normal:
+      return rule.offset + rule.value * random.normal(index);
+    case Kind::uniform:
+      return rule.offset + rule.value * (2 * random.uniform(index) - 1);
+    case Kind::trunc_normal:
+      break;
   }
   // Redraws take the same index of further streams, so that one element never shifts another.
   for (uint64_t attempt = 0;; ++attempt) {
@@ -137,10 +141,14 @@ void fill_with(const InitRule& rule, uint64_t seed, const std::string& name, std
 
 double InitRule::target_std() const {
   switch (kind) {
-    case Kind::normal: return value;
-    case Kind::trunc_normal: return value * std::sqrt(cut_variance);
-    case Kind::uniform: return value / std::sqrt(3.0);
-    case Kind::constant: break;
+    case Kind::normal:
+      return value;
+    case Kind::trunc_normal:
+      return value * std::sqrt(cut_variance);
+    case Kind::uniform:
+      return value / std::sqrt(3.0);
+    case Kind::constant:
+      break;
   }
   return 0;
 }

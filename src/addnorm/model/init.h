@@ -14,10 +14,11 @@ namespace addnorm::model {
 struct InitRule {
   enum class Kind { normal, trunc_normal, uniform, constant };
   Kind kind = Kind::normal;
-  double value = 0;      // standard deviation (before truncation), bound of the uniform, or the constant
-  double offset = 0;     // added to every draw: -1 where gain - 1 is stored
-  std::string text;      // "xavier_normal((8*L)^(-1/4))"
-  std::string formula;   // its target in numbers: "0.319472 * sqrt(2/(64 + 256))"
+  double value =
+      0;  // standard deviation (before truncation), bound of the uniform, or the constant
+  double offset = 0;    // added to every draw: -1 where gain - 1 is stored
+  std::string text;     // "xavier_normal((8*L)^(-1/4))"
+  std::string formula;  // its target in numbers: "0.319472 * sqrt(2/(64 + 256))"
   double target_std() const;
   double kurtosis() const;  // of the distribution: 3 for the normal one
 };

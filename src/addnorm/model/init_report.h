@@ -17,7 +17,7 @@ struct InitRow {
   double measured = 0;  // root of the mean square around the rule's mean
   int64_t size = 0;     // elements of the tensor
   int64_t count = 0;    // elements measured: all, or whole rows spread evenly
-  double z = 0;         // (measured - target) in standard errors; infinite for a constant that is none
+  double z = 0;  // (measured - target) in standard errors; infinite for a constant that is none
 };
 
 struct InitReport {

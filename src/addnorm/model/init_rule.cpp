@@ -21,9 +21,8 @@ using formula::Expr;
 }  // namespace
 
 const std::vector<std::string>& rule_names() {
-  static const std::vector<std::string> names = {"normal",         "trunc_normal",  "uniform",
-                                                 "xavier_uniform", "xavier_normal", "constant",
-                                                 "zeros"};
+  static const std::vector<std::string> names = {
+      "normal", "trunc_normal", "uniform", "xavier_uniform", "xavier_normal", "constant", "zeros"};
   return names;
 }
 

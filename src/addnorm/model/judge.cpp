@@ -52,8 +52,8 @@ void judge_positions(Loader* loader) {
   if (rope && m.head_dim > 0) {
     if (!loader->given("model.rotary_dim") && m.head_dim % 2 != 0) {
       loader->problem("model.positions", "expected an even head_dim for rope, got " +
-                                             number(m.head_dim) + "; try rotary_dim = " +
-                                             number(m.head_dim - 1));
+                                             number(m.head_dim) +
+                                             "; try rotary_dim = " + number(m.head_dim - 1));
     }
     default_size(loader, "model.rotary_dim", &m.rotary_dim, m.head_dim);
   }
@@ -124,7 +124,8 @@ void judge_kind(Loader* loader) {
 
 void judge_vocabulary(Loader* loader) {
   Specification& spec = loader->spec;
-  if (loader->needs != Needs::training || spec.data.tokenizer != "bytes" || spec.model.kind.empty()) {
+  if (loader->needs != Needs::training || spec.data.tokenizer != "bytes" ||
+      spec.model.kind.empty()) {
     return;
   }
   const int64_t size = spec.model.kind == "decoder" ? 256 : 260;
@@ -153,8 +154,8 @@ void judge_schedule(Loader* loader) {
 
   if (loader->given("train.lr") && loader->good("train.lr") && loader->good("train.min_lr") &&
       t.min_lr > t.lr) {
-    loader->problem("train.min_lr", "expected at most lr = " + shortest(t.lr) + ", got " +
-                                        shortest(t.min_lr));
+    loader->problem("train.min_lr",
+                    "expected at most lr = " + shortest(t.lr) + ", got " + shortest(t.min_lr));
   }
   if (t.steps <= 0 || !loader->good("train.warmup")) return;
   const int64_t warmup = warmup_steps(t);
@@ -190,7 +191,8 @@ void judge_expressions(Loader* loader) {
   for (const auto& [role, text] : loader->spec.train.lr_scale) {
     judge("train.lr_scale." + role, text, false);
   }
-  for (const auto& [role, text] : loader->spec.train.decay) judge("train.decay." + role, text, false);
+  for (const auto& [role, text] : loader->spec.train.decay)
+    judge("train.decay." + role, text, false);
   for (const auto& [role, text] : loader->spec.init) {
     const std::string path = "init." + role;
     if (!loader->given(path) || !loader->good(path)) continue;

@@ -15,7 +15,8 @@ namespace {
 
 std::string bounds(const Key& key) {
   std::string text;
-  if (std::isfinite(key.low)) text += (key.low_open ? " above " : " of at least ") + shortest(key.low);
+  if (std::isfinite(key.low))
+    text += (key.low_open ? " above " : " of at least ") + shortest(key.low);
   if (std::isfinite(key.high)) {
     text += (text.empty() ? "" : " and") + std::string(key.high_open ? " below " : " of at most ") +
             shortest(key.high);
@@ -67,16 +68,26 @@ std::string Key::default_text() const {
 std::string Key::expected() const {
   const std::string choice = words.empty() ? "" : "one of " + join(words, " ");
   switch (type) {
-    case KeyType::boolean: return "true or false";
-    case KeyType::integer: return "a whole number" + bounds(*this);
-    case KeyType::number: return "a number" + bounds(*this);
-    case KeyType::text: return choice.empty() ? "a text in quotes" : choice;
-    case KeyType::expression: return "a number or an expression in quotes";
-    case KeyType::texts: return "a text in quotes or a list of them";
-    case KeyType::roles: return "true, false or a list of roles, each " + choice;
-    case KeyType::count_or_share: return "a whole number of at least 0, or a share such as \"5%\"";
-    case KeyType::share_or_file: return "a share" + bounds(*this) + ", or a file in quotes";
-    case KeyType::rule: return "an initialization rule in quotes";
+    case KeyType::boolean:
+      return "true or false";
+    case KeyType::integer:
+      return "a whole number" + bounds(*this);
+    case KeyType::number:
+      return "a number" + bounds(*this);
+    case KeyType::text:
+      return choice.empty() ? "a text in quotes" : choice;
+    case KeyType::expression:
+      return "a number or an expression in quotes";
+    case KeyType::texts:
+      return "a text in quotes or a list of them";
+    case KeyType::roles:
+      return "true, false or a list of roles, each " + choice;
+    case KeyType::count_or_share:
+      return "a whole number of at least 0, or a share such as \"5%\"";
+    case KeyType::share_or_file:
+      return "a share" + bounds(*this) + ", or a file in quotes";
+    case KeyType::rule:
+      return "an initialization rule in quotes";
   }
   return "";
 }
@@ -86,16 +97,26 @@ std::string Key::judge(const TomlValue& value) const {
   const bool text = value.kind == Kind::text;
   bool good = false;
   switch (type) {
-    case KeyType::boolean: good = value.kind == Kind::boolean; break;
-    case KeyType::integer: good = value.kind == Kind::integer && in_range(*this, value.number); break;
-    case KeyType::number: good = value.is_number() && in_range(*this, value.number); break;
-    case KeyType::text: good = text && !value.text.empty() && (words.empty() || is_word(*this, value.text)); break;
+    case KeyType::boolean:
+      good = value.kind == Kind::boolean;
+      break;
+    case KeyType::integer:
+      good = value.kind == Kind::integer && in_range(*this, value.number);
+      break;
+    case KeyType::number:
+      good = value.is_number() && in_range(*this, value.number);
+      break;
+    case KeyType::text:
+      good = text && !value.text.empty() && (words.empty() || is_word(*this, value.text));
+      break;
     case KeyType::expression:
-      good = (value.is_number() && std::isfinite(value.number)) || (text && is_expression(value.text));
+      good =
+          (value.is_number() && std::isfinite(value.number)) || (text && is_expression(value.text));
       break;
     case KeyType::texts:
       good = (text && !value.text.empty()) ||
-             (!value.items.empty() && is_list_of(value, [](const std::string& t) { return !t.empty(); }));
+             (!value.items.empty() &&
+              is_list_of(value, [](const std::string& t) { return !t.empty(); }));
       break;
     case KeyType::roles:
       good = value.kind == Kind::boolean ||
@@ -155,7 +176,8 @@ std::string nearest_key(const std::string& path) {
     if (best.empty() && key.name() == name) best = key.path;
   }
   if (best.empty()) {
-    const std::string section = path.substr(0, path.size() - std::min(path.size(), name.size() + 1));
+    const std::string section =
+        path.substr(0, path.size() - std::min(path.size(), name.size() + 1));
     std::vector<std::string> here, all;
     for (const Key& key : keys()) {
       if (key.section() == section) here.push_back(key.name());
@@ -170,7 +192,8 @@ std::string nearest_key(const std::string& path) {
     }
   }
   if (best.empty()) return "";
-  return "; try `[" + best.substr(0, best.rfind('.')) + "] " + best.substr(best.rfind('.') + 1) + "`";
+  return "; try `[" + best.substr(0, best.rfind('.')) + "] " + best.substr(best.rfind('.') + 1) +
+         "`";
 }
 
 const std::vector<std::string>& sections() {

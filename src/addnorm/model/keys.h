@@ -42,18 +42,18 @@ enum class Required {
 enum class Effect { parameters, graph, init, loading, data, training };
 
 struct Key {
-  std::string path{};        // "train.lr"
+  std::string path{};  // "train.lr"
   KeyType type = KeyType::text;
-  std::string standard{};    // TOML text of the default; "" where there is none
-  std::string otherwise{};   // in words, where other keys decide the default: "heads"
-  std::string listing{};     // TOML text in `addnorm spec`; "": the default
+  std::string standard{};   // TOML text of the default; "" where there is none
+  std::string otherwise{};  // in words, where other keys decide the default: "heads"
+  std::string listing{};    // TOML text in `addnorm spec`; "": the default
   Required required = Required::never;
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;  // the bound itself is not allowed
   std::vector<std::string> words{};
   std::string help{};
-  std::string second{};      // a valid value other than the default, as TOML
+  std::string second{};  // a valid value other than the default, as TOML
   std::vector<std::pair<std::string, std::string>> with{};  // other keys it takes effect beside
   Effect effect = Effect::parameters;
   // The value has been judged. `path` is that of the file: "init.encoder.q" for the key "init.q".
@@ -62,8 +62,8 @@ struct Key {
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string name() const { return path.substr(path.rfind('.') + 1); }
-  std::string default_text() const;   // for people
-  std::string expected() const;       // "a whole number of at least 1"
+  std::string default_text() const;  // for people
+  std::string expected() const;      // "a whole number of at least 1"
   // "" where `value` is valid, else what was expected.
   std::string judge(const TomlValue& value) const;
 };
@@ -74,8 +74,8 @@ const Key* find_key(const std::string& path);
 // "; try `[train] lr`" or "" for a path that is no key; looks over all sections.
 std::string nearest_key(const std::string& path);
 bool is_section(const std::string& path);
-const std::vector<std::string>& sections();           // in the order of the listing
+const std::vector<std::string>& sections();            // in the order of the listing
 std::string section_help(const std::string& section);  // one paragraph
-std::vector<std::string> linear_roles();              // what `bias = true` means
+std::vector<std::string> linear_roles();               // what `bias = true` means
 
 }  // namespace addnorm::model

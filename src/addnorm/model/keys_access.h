@@ -67,7 +67,7 @@ std::string fetch(const T& from, const Key& key) {
 
 // Completes `key` with access to one member of one section.
 template <class Section, class T>
-Key bound(Key key, Section Specification::*section, T Section::*member) {
+Key bound(Key key, Section Specification::* section, T Section::* member) {
   key.write = [=](Specification& to, const TomlValue& value, const std::string&) {
     store(value, &(to.*section.*member));
   };

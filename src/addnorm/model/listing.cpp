@@ -10,10 +10,14 @@ namespace {
 
 const char* source_name(Source source) {
   switch (source) {
-    case Source::default_value: return "default";
-    case Source::wiring: return "wiring";
-    case Source::file: return "file";
-    case Source::flag: return "flag";
+    case Source::default_value:
+      return "default";
+    case Source::wiring:
+      return "wiring";
+    case Source::file:
+      return "file";
+    case Source::flag:
+      return "flag";
   }
   return "";
 }
@@ -55,10 +59,12 @@ std::string cell(std::string text) {
 
 std::string resolved_toml(const Specification& spec) {
   std::string out;
-  const auto line = [&](const std::string& name, const std::string& value, const std::string& path) {
+  const auto line = [&](const std::string& name, const std::string& value,
+                        const std::string& path) {
     const auto source = spec.sources.find(path);
     out += quoted_key(name) + " = " + value + "  # " +
-           source_name(source == spec.sources.end() ? Source::default_value : source->second) + "\n";
+           source_name(source == spec.sources.end() ? Source::default_value : source->second) +
+           "\n";
   };
   for (const std::string& section : sections()) {
     const size_t before = out.size();
@@ -93,7 +99,8 @@ std::string commented_default() {
       const std::string value = key.listing.empty() ? key.standard : key.listing;
       if (!optional) {
         std::string about = capitalized(key.help);
-        if (!key.words.empty() && key.type == KeyType::text) about += " (" + join(key.words, " ") + ")";
+        if (!key.words.empty() && key.type == KeyType::text)
+          about += " (" + join(key.words, " ") + ")";
         if (!key.otherwise.empty()) about += " (absent: " + key.otherwise + ")";
         out += comment(about);
       }
@@ -107,9 +114,11 @@ std::string documentation() {
   std::string out =
       "# The specification\n\n"
       "A model, its data and its training are one TOML file. It is strict: an unknown key, a wrong "
-      "type or a value out of\nrange is an error with file, line, key and the nearest valid key, and "
+      "type or a value out of\nrange is an error with file, line, key and the nearest valid key, "
+      "and "
       "all problems are reported at once. A flag\n`--SECTION.KEY VALUE` overrides a key "
-      "(`--model.layers 24`, `--train.lr_scale.attn_out \"1/sqrt(L)\"`); formulas and\nnames need no "
+      "(`--model.layers 24`, `--train.lr_scale.attn_out \"1/sqrt(L)\"`); formulas and\nnames need "
+      "no "
       "quotes of TOML there. A section may be absent where a verb does not need it; `grad` and "
       "`init` need only\n`[model]`. Every run keeps the resolved specification, where each value "
       "says where it came from: default, wiring,\nfile or flag. Files are named as seen from the "

@@ -27,7 +27,8 @@ TomlValue flag_value(const Key& key, const std::string& text) {
   switch (key.type) {
     case KeyType::text:
     case KeyType::rule:
-      return value && is_quoted(text) && value->kind == TomlValue::Kind::text ? *value : plain(text);
+      return value && is_quoted(text) && value->kind == TomlValue::Kind::text ? *value
+                                                                              : plain(text);
     case KeyType::texts:
       return value && (text.starts_with('[') || is_quoted(text)) ? *value : plain(text);
     case KeyType::roles: {
@@ -45,7 +46,8 @@ TomlValue flag_value(const Key& key, const std::string& text) {
       const auto read = std::from_chars(text.data(), end, number.number);
       return read.ec == std::errc{} && read.ptr == end ? number : plain(text);
     }
-    default: break;
+    default:
+      break;
   }
   return value ? *value : plain(text);
 }
@@ -69,12 +71,14 @@ void Loader::take_file(const std::string& toml) {
         const std::string near = nearest(path, sections());
         if (!near.empty()) hint = "; try `[" + near + "]`";
       }
-      noted_.push_back({entry.line,
-                        {Level::error, where,
-                         section ? "expected a section or key of the specification, got the unknown "
-                                   "table `" + path + "`" + hint
-                                 : "expected a key of the specification, got the unknown key `" +
-                                       path + "`" + hint}});
+      noted_.push_back(
+          {entry.line,
+           {Level::error, where,
+            section ? "expected a section or key of the specification, got the unknown "
+                      "table `" +
+                          path + "`" + hint
+                    : "expected a key of the specification, got the unknown key `" + path + "`" +
+                          hint}});
       has_errors_ = true;
     } else if (!given_.emplace(path, entry).second) {
       noted_.push_back({entry.line, {Level::error, where, "expected each key once, got it twice"}});
@@ -138,7 +142,9 @@ void Loader::problem(const std::string& path, const std::string& message) {
 
 void Loader::adopt(const std::string& path, const Findings& findings) {
   for (const Finding& finding : findings) {
-    const std::string where = finding.where.empty() ? "" : ":" + finding.where;
+    std::string where = finding.where;
+    if (where.starts_with("formula:")) where = where.substr(8);
+    if (!where.empty()) where = ":" + where;
     noted_.push_back({order(path), {finding.level, place(path) + where, finding.message}});
     if (finding.level != Level::error) continue;
     has_errors_ = true;
@@ -158,13 +164,20 @@ bool Loader::set_otherwise(const std::string& path) const {
 bool Loader::is_required(const Key& key) const {
   const bool pair = spec.model.kind == "encoder-decoder";
   switch (key.required) {
-    case Required::never: return false;
-    case Required::always: return true;
-    case Required::single: return !pair;
-    case Required::pair: return pair;
-    case Required::bare: return needs == Needs::model;
-    case Required::training: return needs == Needs::training;
-    case Required::wiring: return !(given("model.encoder_wiring") && given("model.decoder_wiring"));
+    case Required::never:
+      return false;
+    case Required::always:
+      return true;
+    case Required::single:
+      return !pair;
+    case Required::pair:
+      return pair;
+    case Required::bare:
+      return needs == Needs::model;
+    case Required::training:
+      return needs == Needs::training;
+    case Required::wiring:
+      return !(given("model.encoder_wiring") && given("model.decoder_wiring"));
   }
   return false;
 }

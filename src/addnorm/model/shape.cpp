@@ -78,8 +78,8 @@ graph::ModelShape sizes(const ModelSection& model) {
   shape.head_dim = model.head_dim;
   shape.ffn = model.ffn;
   shape.activation = word<graph::Activation>(
-      model.activation, {"gelu", "gelu_tanh", "relu", "relu2", "silu", "swiglu", "geglu",
-                         "geglu_tanh", "reglu"});
+      model.activation,
+      {"gelu", "gelu_tanh", "relu", "relu2", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"});
   shape.positions = word<graph::Positions>(
       model.positions, {"learned", "sinusoidal", "rope", "alibi", "t5", "none"});
   shape.norm = word<nodes::NormKind>(
@@ -122,10 +122,8 @@ formula::Scalars scalars(const graph::ModelShape& shape, StackSide side) {
 }
 
 void evaluate_scales(const ModelSection& model, graph::ModelShape* shape, const Report& report) {
-  shape->embed_scale =
-      evaluate_everywhere("model.embed_scale", model.embed_scale, *shape, report);
-  shape->logit_scale =
-      evaluate_everywhere("model.logit_scale", model.logit_scale, *shape, report);
+  shape->embed_scale = evaluate_everywhere("model.embed_scale", model.embed_scale, *shape, report);
+  shape->logit_scale = evaluate_everywhere("model.logit_scale", model.logit_scale, *shape, report);
 
   const formula::ExprPtr scale = formula::parse_expression(model.attn_scale);
   for (const StackKey& key : stack_keys(model.kind)) {
@@ -134,10 +132,10 @@ void evaluate_scales(const ModelSection& model, graph::ModelShape* shape, const 
       names["t"] = t;
       const auto value = formula::evaluate(*scale, names);
       if (!value || !std::isfinite(*value)) {
-        report("model.attn_scale",
-               "expected a finite number at every t, got " +
-                   (value ? shortest(*value) : std::string("none")) + " from `" + model.attn_scale +
-                   "` at t = " + (t == 1 ? "1" : "infinity"));
+        report("model.attn_scale", "expected a finite number at every t, got " +
+                                       (value ? shortest(*value) : std::string("none")) +
+                                       " from `" + model.attn_scale +
+                                       "` at t = " + (t == 1 ? "1" : "infinity"));
         return;
       }
     }
@@ -179,7 +177,8 @@ double lr_scale(const TrainSection& train, const graph::ModelShape& shape, graph
 
 double decay_scale(const TrainSection& train, const graph::ModelShape& shape, graph::Role role,
                    StackSide side) {
-  const bool free = role == graph::Role::norm || role == graph::Role::bias || role == graph::Role::param;
+  const bool free =
+      role == graph::Role::norm || role == graph::Role::bias || role == graph::Role::param;
   return role_factor(train.decay, "train.decay", free ? 0 : 1, shape, role, side);
 }
 
@@ -201,6 +200,7 @@ graph::ModelShape shape(const Specification& specification, const formula::Catal
     program.program = wiring.program;
     program.let_overrides = wiring.let_overrides;
     for (Finding found : formula::check(wiring.program, graph::context_of(result, key.side))) {
+      if (found.where.starts_with("formula:")) found.where = found.where.substr(8);
       found.where = key.wiring + ":" + found.where;
       if (found.level == Level::error) {
         errors.push_back(found);

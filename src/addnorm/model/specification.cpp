@@ -50,7 +50,9 @@ Specification for_text(const std::string& text_file, const Overrides& overrides,
   return finish(&loader, all, true);
 }
 
-int64_t warmup_steps(const TrainSection& train) { return count_or_share(train.warmup, train.steps); }
+int64_t warmup_steps(const TrainSection& train) {
+  return count_or_share(train.warmup, train.steps);
+}
 int64_t decay_steps(const TrainSection& train) {
   return count_or_share(train.decay_steps, train.steps);
 }

@@ -68,12 +68,13 @@ struct TrainSection {
 
 struct Specification {
   ModelSection model;
-  std::map<std::string, std::string> init;  // role (with "encoder." or "decoder.") -> rule text, resolved
+  std::map<std::string, std::string>
+      init;  // role (with "encoder." or "decoder.") -> rule text, resolved
   DataSection data;
   TrainSection train;
-  std::map<std::string, Source> sources;    // "train.lr" -> where its value came from
-  std::string file;                         // "" where there was none
-  Findings findings;                        // warnings and information; errors are thrown
+  std::map<std::string, Source> sources;  // "train.lr" -> where its value came from
+  std::string file;                       // "" where there was none
+  Findings findings;                      // warnings and information; errors are thrown
 };
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;  // "model.layers" -> "24"
@@ -93,8 +94,8 @@ Specification for_text(const std::string& text_file, const Overrides& overrides,
 // TOML that loads to the same specification: formulas written out (`wiring`, `wiring_name`),
 // published initialization written out, each value with its source as a comment.
 std::string resolved_toml(const Specification& specification);
-std::string commented_default();       // `addnorm spec`
-std::string documentation();           // docs/specification.md
+std::string commented_default();  // `addnorm spec`
+std::string documentation();      // docs/specification.md
 // "--train.lr   learning rate at its top (required)", of one section or ("") of all.
 std::vector<std::string> flag_lines(const std::string& section = "");
 

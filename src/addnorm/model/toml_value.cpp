@@ -37,8 +37,8 @@ void flatten(const toml::table& table, const std::string& prefix,
              const std::function<bool(const std::string&)>& is_section,
              std::vector<TomlEntry>* entries) {
   for (const auto& [key, node] : table) {
-    const std::string path = prefix.empty() ? std::string(key.str())
-                                            : prefix + "." + std::string(key.str());
+    const std::string path =
+        prefix.empty() ? std::string(key.str()) : prefix + "." + std::string(key.str());
     const toml::table* inner = node.as_table();
     if (inner != nullptr && is_section(path)) {
       flatten(*inner, path, is_section, entries);
@@ -52,9 +52,12 @@ void flatten(const toml::table& table, const std::string& prefix,
 
 std::string TomlValue::describe() const {
   switch (kind) {
-    case Kind::boolean: return boolean ? "true" : "false";
-    case Kind::integer: return std::to_string(integer);
-    case Kind::number: return shortest(number);
+    case Kind::boolean:
+      return boolean ? "true" : "false";
+    case Kind::integer:
+      return std::to_string(integer);
+    case Kind::number:
+      return shortest(number);
     case Kind::text: {
       std::string line = text.substr(0, 60);
       std::replace(line.begin(), line.end(), '\n', ' ');
@@ -69,8 +72,10 @@ std::string TomlValue::describe() const {
       }
       return "[" + join(parts, ", ") + "]";
     }
-    case Kind::table: return "a table";
-    case Kind::date: return "a date or time";
+    case Kind::table:
+      return "a table";
+    case Kind::date:
+      return "a date or time";
   }
   return "";
 }

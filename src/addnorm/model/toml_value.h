@@ -37,6 +37,7 @@ std::vector<TomlEntry> read_toml(const std::string& text, const std::string& fil
 // The one value that `text` is ("12", "[1, 2]", "\"a\""); nullopt where it is none.
 std::optional<TomlValue> read_toml_value(const std::string& text);
 
-std::string quoted(const std::string& text);  // a TOML string, over several lines where it has several
+std::string quoted(
+    const std::string& text);  // a TOML string, over several lines where it has several
 
 }  // namespace addnorm::model

@@ -16,8 +16,8 @@ using graph::StackSide;
 
 struct Resolved {
   StackKey key;
-  std::string path;      // the key that was given: "model.wiring" also for a stack of a pair
-  std::string given;     // its text
+  std::string path;   // the key that was given: "model.wiring" also for a stack of a pair
+  std::string given;  // its text
   formula::Wiring wiring;
 };
 
@@ -45,8 +45,8 @@ std::vector<Resolved> resolve_stacks(Loader* loader) {
     const auto value = read_toml_value(registered->read(loader->spec));
     if (!value) continue;
     try {
-      all.push_back({key, path, value->text,
-                     formula::resolve(value->text, key.stack, loader->catalogue)});
+      all.push_back(
+          {key, path, value->text, formula::resolve(value->text, key.stack, loader->catalogue)});
     } catch (const Error& error) {
       Findings found = error.findings();
       if (found.empty()) found.push_back({Level::error, "", error.what()});
@@ -59,8 +59,8 @@ std::vector<Resolved> resolve_stacks(Loader* loader) {
 
 bool sizes_are_good(const Loader& loader) {
   const ModelSection& m = loader.spec.model;
-  const bool layers = m.kind == "encoder-decoder" ? m.encoder_layers > 0 && m.decoder_layers > 0
-                                                  : m.layers > 0;
+  const bool layers =
+      m.kind == "encoder-decoder" ? m.encoder_layers > 0 && m.decoder_layers > 0 : m.layers > 0;
   return layers && m.width > 0 && m.heads > 0 && m.kv_heads > 0 && m.head_dim > 0 && m.ffn > 0 &&
          loader.good("model.norm");
 }
@@ -149,11 +149,31 @@ void judge_init(Loader* loader, const graph::ModelShape& shape) {
         loader->problem(path, "expected a finite number" +
                                   std::string(rule.kind == "constant" ? "" : " of at least 0") +
                                   ", got " + (value ? shortest(*value) : std::string("none")) +
-                                  " from `" + formula::print(*rule.argument) + "` at l = " +
-                                  shortest(layer));
+                                  " from `" + formula::print(*rule.argument) +
+                                  "` at l = " + shortest(layer));
         break;
       }
       if (!loader->good(path)) break;
+    }
+  }
+}
+
+void judge_factors(Loader* loader, const graph::ModelShape& shape) {
+  const TrainSection& train = loader->spec.train;
+  for (const auto& [table, factors] : {std::pair{std::string("train.lr_scale."), &train.lr_scale},
+                                       std::pair{std::string("train.decay."), &train.decay}}) {
+    for (const auto& [role, text] : *factors) {
+      const std::string path = table + role;
+      if (!loader->good(path)) continue;
+      const formula::ExprPtr expression = formula::parse_expression(text);
+      for (const StackKey& key : stack_keys(loader->spec.model.kind)) {
+        const auto value = formula::evaluate(*expression, scalars(shape, key.side));
+        if (value && std::isfinite(*value) && *value >= 0) continue;
+        loader->problem(path, "expected a finite number of at least 0, got " +
+                                  (value ? shortest(*value) : std::string("none")) + " from `" +
+                                  text + "`");
+        break;
+      }
     }
   }
 }
@@ -162,7 +182,8 @@ struct NormKeys {
   bool eps = false, bias = false, unit_offset = false;
 };
 
-void see_norm(const std::string& kind, const std::vector<formula::Option>& options, NormKeys* used) {
+void see_norm(const std::string& kind, const std::vector<formula::Option>& options,
+              NormKeys* used) {
   const auto has = [&](const char* name) {
     return std::any_of(options.begin(), options.end(),
                        [&](const formula::Option& option) { return option.name == name; });
@@ -232,8 +253,9 @@ void compare_name(Loader* loader, const Resolved& stack) {
       return;
     }
     loader->note(Level::warning, path,
-                 "the catalogue's entry " + value->text + " now differs from the formula here, "
-                 "which is what counts");
+                 "the catalogue's entry " + value->text +
+                     " now differs from the formula here, "
+                     "which is what counts");
   } catch (const Error&) {  // a name of the user's own
   }
 }
@@ -244,7 +266,9 @@ void keep_text(Loader* loader, const Resolved& stack) {
   const bool encoder = stack.key.side == StackSide::encoder;
   const bool single = stack.key.side == StackSide::single;
   std::string& text = single ? m.wiring : encoder ? m.encoder_wiring : m.decoder_wiring;
-  std::string& name = single ? m.wiring_name : encoder ? m.encoder_wiring_name : m.decoder_wiring_name;
+  std::string& name = single    ? m.wiring_name
+                      : encoder ? m.encoder_wiring_name
+                                : m.decoder_wiring_name;
   sources[stack.key.wiring] = sources[stack.path];
   text = full_text(stack.wiring);
   if (stack.wiring.entry != nullptr) {
@@ -289,6 +313,7 @@ void resolve_wirings(Loader* loader) {
   }
   if (scales) evaluate_scales(m, &shape, report);
   judge_init(loader, shape);
+  judge_factors(loader, shape);
   for (const Resolved& stack : stacks) {
     compare_name(loader, stack);
     keep_text(loader, stack);
