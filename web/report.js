@@ -235,7 +235,7 @@ function heatMaps() {
   });
   const values = panels.flatMap((p) => p.rows.map((r) => r.value)).filter(Number.isFinite);
   if (values.length === 0) return null;
-  const scale = { type: "linear", scheme: "viridis", domain: [Math.min(...values), Math.max(...values)],
+  const scale = { type: "quantize", n: 9, scheme: "viridis", tickFormat: ".2f", domain: [Math.min(...values), Math.max(...values)],
     label: "log10 of the gradient norm at the stream" };
   const grid = element("div", { style: "display:grid;grid-template-columns:repeat(auto-fit,minmax(19rem,1fr));gap:.8rem" });
   for (const { cell, run, rows } of panels) {
