@@ -289,8 +289,8 @@ HWY_INLINE void forward_block(const AttentionSpec& spec, const AttentionScratch&
     // A NaN among the scores is in the total, not in the maximum.
     const float total = scratch.totals[i];
     const bool empty = total == 0;
-    lse[i * spec.heads] = empty ? std::numeric_limits<float>::infinity()
-                                : scratch.maxima[i] + std::log(total);
+    lse[i * spec.heads] =
+        empty ? std::numeric_limits<float>::infinity() : scratch.maxima[i] + std::log(total);
     if (empty) {
       std::fill_n(out + i * out_pitch, spec.head_dim, 0.0F);
     } else {

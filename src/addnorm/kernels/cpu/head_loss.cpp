@@ -42,11 +42,10 @@ struct RowSums {
 };
 
 HWY_INLINE RowSums row_sums(Index vocab, const float* z, bool want_mean) {
-  auto largest = set(-std::numeric_limits<float>::infinity());
+  const auto lowest = set(-std::numeric_limits<float>::infinity());
+  auto largest = lowest;
   sweep(0, vocab, [&](auto io, Index i) HWY_ATTR {
-    // Empty lanes repeat the first logit.
-    const auto value = io.load(z + i);
-    largest = hn::Max(largest, hn::Add(io.keep(hn::Sub(value, set(z[0]))), set(z[0])));
+    largest = hn::Max(largest, io.keep_or(io.load(z + i), lowest));
   });
   const float shift = max_of(largest);
   constexpr Index kBlock = 4096;
@@ -167,10 +166,10 @@ HeadLoss head_loss(const HeadSpec& spec, Index rows, const float* x, const int32
   for (Index row = 0; row < rows; row += chunk) {
     const Index size = std::min(chunk, rows - row);
     const float* rows_x = x + row * spec.width;
-    const HeadLoss part = head_chunk(
-        spec, size, rows_x, targets == nullptr ? nullptr : targets + row, dw != nullptr, work,
-        from(logits, row * spec.vocab), from(dlogits, row * spec.vocab),
-        from(dx, row * spec.width), accumulate_x);
+    const HeadLoss part =
+        head_chunk(spec, size, rows_x, targets == nullptr ? nullptr : targets + row, dw != nullptr,
+                   work, from(logits, row * spec.vocab), from(dlogits, row * spec.vocab),
+                   from(dx, row * spec.width), accumulate_x);
     result.loss += part.loss;
     result.targets += part.targets;
     if (dw != nullptr && targets != nullptr) {
