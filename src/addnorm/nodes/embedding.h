@@ -10,42 +10,17 @@ inline int64_t token_rows(const BatchView& batch, Rows rows) {
   return batch.sequences * (rows == Rows::source ? batch.source_length : batch.length);
 }
 
-// in: table [vocab, d]. out: [tokens, d]
-struct TokenEmbedding {
-  static constexpr const char* name = "token embedding";
+// in: table [vocab, d], or [context, d] read by position. out: [tokens, d]
+struct Embedding {
+  static constexpr const char* name = "embedding";
   Rows rows = Rows::target;
+  bool by_position = false;
 
   Shape shape(std::span<const Shape> in) const { return {rows, 1, in[0].cols}; }
 
   const int32_t* ids(const BatchView& batch) const {
+    if (by_position) return rows == Rows::source ? batch.source_positions : batch.positions;
     return rows == Rows::source ? batch.source : batch.tokens;
-  }
-  template <class T>
-  void forward(const Forward<T>& io) const {
-    for (int64_t i = 0; i < io.out.rows; ++i) {
-      const T* from = io.in[0].row(ids(io.batch)[i]);
-      std::copy(from, from + io.out.cols, io.out.row(i));
-    }
-  }
-  template <class T>
-  void backward(const Backward<T>& io) const {
-    if (!io.grad_in[0]) return;
-    for (int64_t i = 0; i < io.grad_out.rows; ++i) {
-      T* to = io.grad_in[0].row(ids(io.batch)[i]);
-      for (int64_t j = 0; j < io.grad_out.cols; ++j) to[j] += io.grad_out.row(i)[j];
-    }
-  }
-};
-
-// in: table [context, d]. out: [tokens, d]
-struct PositionEmbedding {
-  static constexpr const char* name = "position embedding";
-  Rows rows = Rows::target;
-
-  Shape shape(std::span<const Shape> in) const { return {rows, 1, in[0].cols}; }
-
-  const int32_t* ids(const BatchView& batch) const {
-    return rows == Rows::source ? batch.source_positions : batch.positions;
   }
   template <class T>
   void forward(const Forward<T>& io) const {

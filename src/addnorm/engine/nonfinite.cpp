@@ -1,0 +1,65 @@
+#include "addnorm/engine/nonfinite.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+namespace addnorm::engine {
+
+std::string value_name(const graph::Graph& graph, graph::ValueId id) {
+  const graph::Value& value = graph.values[static_cast<size_t>(id)];
+  if (value.parameter >= 0) return graph.parameters[static_cast<size_t>(value.parameter)].name;
+  std::string best;
+  for (const auto& [name, point] : graph.points) {
+    // The branch's own result is what people look for, not the variable that repeats it.
+    const bool own = name.ends_with(".out") && !best.ends_with(".out");
+    if (point == id && (best.empty() || own)) best = name;
+  }
+  return best.empty() ? graph.nodes[static_cast<size_t>(value.node)].label : best;
+}
+
+NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t source_length,
+                           const std::function<bool(graph::ValueId, size_t*)>& bad_value,
+                           const std::function<bool(graph::ValueId, size_t*)>& bad_gradient,
+                           const std::function<std::pair<double, double>(graph::ValueId)>& range) {
+  const auto describe = [&](const graph::Node& node, graph::ValueId id, size_t element) {
+    std::string text;
+    const graph::Shape& shape = graph.shape(id);
+    if (shape.per_token()) {
+      const auto row = static_cast<int64_t>(element) / shape.cols;
+      const int64_t columns = shape.rows == graph::Rows::source ? source_length : length;
+      text += fmt::format("sequence {}, token {}, channel {}", row / columns, row % columns,
+                          static_cast<int64_t>(element) % shape.cols);
+    } else {
+      text += fmt::format("element {}", element);
+    }
+    text += fmt::format("; computed by {}", node.label);
+    if (node.at.line > 0) text += fmt::format(" (formula {}:{})", node.at.line, node.at.column);
+    for (const graph::ValueId input : node.inputs) {
+      const auto [low, high] = range(input);
+      text += fmt::format("; input {} in {:.6g}..{:.6g}", value_name(graph, input), low, high);
+    }
+    return text;
+  };
+  size_t element = 0;
+  for (const graph::Parameter& parameter : graph.parameters) {
+    if (bad_value(parameter.value, &element)) {
+      return {parameter.name, false, fmt::format("element {} of the weights", element)};
+    }
+  }
+  for (const graph::Node& node : graph.nodes) {
+    if (bad_value(node.output, &element)) {
+      return {value_name(graph, node.output), false, describe(node, node.output, element)};
+    }
+  }
+  // Backward: the node whose incoming gradient is finite and whose outgoing one is not made it.
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    for (const graph::ValueId input : node->inputs) {
+      if (!bad_gradient(input, &element)) continue;
+      return {value_name(graph, input), true, "gradient: " + describe(*node, input, element)};
+    }
+  }
+  return {};
+}
+
+}  // namespace addnorm::engine
