@@ -299,7 +299,13 @@ std::vector<fs::path> leftovers(const fs::path& run) {
       if (is_temporary(entry.path().filename().string())) found.push_back(entry.path());
     }
   };
-  temporaries(run);
+  // At the top only those of files that this process writes: a report in the making is not ours.
+  for (const auto& entry : fs::directory_iterator(run, code)) {
+    const std::string name = entry.path().filename().string();
+    for (const char* own : {".metrics.", ".spec.toml", ".env.json", ".extensions.json"}) {
+      if (is_temporary(name) && name.starts_with(own)) found.push_back(entry.path());
+    }
+  }
   temporaries(run / "checkpoints");
   for (const auto& entry : fs::directory_iterator(run / "checkpoints", code)) {
     if (!is_number(entry.path().filename().string())) continue;

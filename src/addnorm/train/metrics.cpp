@@ -20,6 +20,22 @@ std::string json_number(double value) {
   return shortest(value);
 }
 
+std::string json_text(std::string_view text) {
+  int64_t replaced = 0;
+  std::string json = "\"";
+  for (const char c : text::repaired_utf8(text, replaced)) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      json += fmt::format("\\u{:04x}", static_cast<int>(c));
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
 Line::Line(std::string_view event) : json_("{\"event\":" + json_text(event)) {}
 
 void Line::key(std::string_view name) {
