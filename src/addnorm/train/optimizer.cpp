@@ -97,8 +97,10 @@ bool Optimizer::update(engine::Engine<float>& engine, Pieces& pieces, int64_t t,
     numbers_[i].rate = lr * value_at(*factors_[i].lr_scale, t, names_[i]);
     numbers_[i].decay = weight_decay_ * value_at(*factors_[i].decay, t, names_[i]);
   }
-  const double correction1 = 1 / (1 - std::pow(beta1_, static_cast<double>(t)));
-  const double correction2 = 1 / (1 - std::pow(beta2_, static_cast<double>(t)));
+  // From the betas as the kernel has them: 1 - 0.999F differs from 0.001 by 1e-5 of it.
+  const auto correction = [t](double beta) {
+    return 1 / (1 - std::pow(static_cast<double>(static_cast<float>(beta)), static_cast<double>(t)));
+  };
   const auto step_piece = [&](const Piece& piece) {
     const size_t i = piece.parameter;
     const auto count = static_cast<kernels::Index>(piece.count);
@@ -119,8 +121,8 @@ bool Optimizer::update(engine::Engine<float>& engine, Pieces& pieces, int64_t t,
     step.rate = static_cast<float>(numbers_[i].rate);
     step.beta1 = static_cast<float>(beta1_);
     step.beta2 = static_cast<float>(beta2_);
-    step.correction1 = static_cast<float>(correction1);
-    step.correction2 = static_cast<float>(correction2);
+    step.correction1 = static_cast<float>(correction(beta1_));
+    step.correction2 = static_cast<float>(correction(beta2_));
     step.eps = static_cast<float>(eps_);
     step.decay = static_cast<float>(numbers_[i].decay);
     step.decoupled = kind_ == Kind::adamw;
