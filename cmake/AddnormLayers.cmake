@@ -12,6 +12,7 @@ function(addnorm_layer name)
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
   endif()
+  target_compile_features(${target} ${scope} cxx_std_20)
   target_include_directories(${target} ${scope}
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include>)
   target_link_libraries(${target} ${scope} ${ADDNORM_LAYER_TARGETS} Threads::Threads fmt::fmt)

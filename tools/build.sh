@@ -3,6 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1 jobs=$2
+# One cache serves every clone of the tree: paths count relative to the build folder.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-/} CCACHE_NOHASHDIR=1
 shift 2
 if [ ! -f "build/$preset/build.ninja" ]; then cmake --preset "$preset" --log-level=WARNING; fi
 exec cmake --build "build/$preset" -j "$jobs" ${1:+--target "$@"}

@@ -75,7 +75,7 @@ def run_suite(program, suite, folder):
     elif status != 0 and not record["failures"]:
         record["failures"].append(f"(exit status {status} after the tests)")
     if record["failures"]:
-        record["output"] = output[-20000:]
+        record["output"] = output[-8000:]
     return record
 
 

@@ -34,6 +34,12 @@ run() {
     --jobs "$jobs" "$@"
 }
 
+# The form of the sources, judged as one more test.
+form() {
+  git ls-files -co --exclude-standard '*.h' '*.cpp' | xargs clang-format-19 --dry-run -Werror
+}
+part "format" form || tools/run_tests.py --record-failure "$results/format" "run make format"
+
 build release && run release
 # Training, speed and memory limits mean nothing, or take minutes, under the sanitizers.
 build dev addnorm_tests && run dev --skip Training,Speed,MemoryLimit

@@ -1,0 +1,7 @@
+// The instruction sets that the kernels are compiled for. Included before anything of Highway, and
+// by every file that includes Highway, so that all agree on the dispatch tables.
+#pragma once
+
+// SSSE3 and AVX3_DL bring nothing for float arithmetic over what is left: AVX3 (AVX-512), AVX2, SSE4 and
+// plain C++ for older processors.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
