@@ -26,8 +26,10 @@ std::string tree(const Expr& e) {
   std::string out;
   switch (e.kind) {
     case Expr::Kind::number:
-    case Expr::Kind::name: return print(e);
-    case Expr::Kind::negate: return "neg(" + tree(*e.args[0]) + ")";
+    case Expr::Kind::name:
+      return print(e);
+    case Expr::Kind::negate:
+      return "neg(" + tree(*e.args[0]) + ")";
     case Expr::Kind::binary:
       return std::string("(") + tree(*e.args[0]) + e.op + tree(*e.args[1]) + ")";
     case Expr::Kind::call:
@@ -112,8 +114,9 @@ TEST(Parser, NewlinesInBracketsAreSpaces) {
   const Program p = parse("block[1\n..\n2]: x = norm(x +\n  f(x,\n inner\n=norm)\n)\n\n;;x = x");
   EXPECT_EQ(p.blocks[0].body.size(), 2u);
   EXPECT_EQ(p.blocks[0].body[1].at.line, 9);
-  EXPECT_NE(problems("x = x +\nf(x)").find("[formula:1:8] expected an expression, got the end of "
-                                           "the line"),
+  EXPECT_NE(problems("x = x +\nf(x)")
+                .find("[formula:1:8] expected an expression, got the end of "
+                      "the line"),
             std::string::npos);
 }
 
@@ -129,27 +132,33 @@ struct Case {
 
 TEST(Parser, ErrorsNamePlaceExpectedAndGot) {
   const Case cases[] = {
-      {"x = x + 2L", "[formula:1:10] expected an operator or the end of the statement, got `L`; "
-                     "try `*` between factors"},
+      {"x = x + 2L",
+       "[formula:1:10] expected an operator or the end of the statement, got `L`; "
+       "try `*` between factors"},
       {"x = x ** 2", "[formula:1:8] expected an expression, got `*`; a power is written `^`"},
-      {"x = norm(x", "[formula:1:11] expected `,` or `)` for the `(` at 1:9, got the end of the "
-                     "text"},
+      {"x = norm(x",
+       "[formula:1:11] expected `,` or `)` for the `(` at 1:9, got the end of the "
+       "text"},
       {"x = (x", "[formula:1:7] expected `)` for the `(` at 1:5, got the end of the text"},
       {"norm(x)", "[formula:1:5] expected `=` after `norm`, got `(`"},
       {"x + 1 = 2", "[formula:1:3] expected `=` after `x`, got `+`"},
       {"3 = x", "[formula:1:1] expected a statement `name = expression`, got `3`"},
-      {"blok: x = x", "[formula:1:1] expected a section let, begin, block or end, got `blok`; try "
-                      "`block:`"},
+      {"blok: x = x",
+       "[formula:1:1] expected a section let, begin, block or end, got `blok`; try "
+       "`block:`"},
       {"let x = 3", "[formula:1:5] expected `:` after `let`, got `x`"},
       {"block[1..2: x = x", "[formula:1:11] expected `]` after the range, got `:`"},
-      {"block[1,2]: x = x", "[formula:1:8] expected `..` between the first and the last layer of a "
-                            "range, got `,`"},
+      {"block[1,2]: x = x",
+       "[formula:1:8] expected `..` between the first and the last layer of a "
+       "range, got `,`"},
       {"let: a = 1\nlet: b = 1", "[formula:2:1] expected `let:` at most once, got a second one"},
       {"x = norm(x, gain=1, x)", "[formula:1:21] expected `option=value` after an option, got `x`"},
-      {"x = x @ y", "[formula:1:7] expected a name, a number or one of + - * / ^ ( ) [ ] , ; : = "
-                    ".., got `@`"},
+      {"x = x @ y",
+       "[formula:1:7] expected a name, a number or one of + - * / ^ ( ) [ ] , ; : = "
+       ".., got `@`"},
       {"x = 2 \xC3\x97 x", "[formula:1:7] expected ASCII, got the bytes 0xC3 0x97; try `*`"},
-      {"x = \xCE\xB1*x", "[formula:1:5] expected ASCII, got the bytes 0xCE 0xB1; try letters a to z"},
+      {"x = \xCE\xB1*x",
+       "[formula:1:5] expected ASCII, got the bytes 0xCE 0xB1; try letters a to z"},
       {"x = \xFF", "[formula:1:5] expected ASCII, got the byte 0xFF"},
       {"# \xC3\xA9\xC3\xA9\nx = $", "[formula:2:5]"},
       {"x = x, = x", "[formula:1:8] expected an expression, got `=`"},

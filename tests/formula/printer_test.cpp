@@ -14,11 +14,28 @@ namespace addnorm::formula {
 namespace {
 
 TEST(Printer, MinimalParentheses) {
-  for (const char* text :
-       {"a + b*c", "(a + b)*c", "a - (b - c)", "a - b - c", "a/(b*c)", "a/b*c", "(a^b)^c", "a^b^c",
-        "-a^b", "(-a)^b", "a^-b", "-a*b", "-(a*b)", "a*-b", "a - -b", "--a", "a*(b + c)^(1/4)",
-        "norm(a + b, gain=1/sqrt(L))", "attn(x, qk=rmsnorm(eps=1e-05, affine=false), heads=param(1))",
-        "param(0, per=channel, share=layer)", "1e+300 + 0.1 + 1e-300", "dot(a, b)/dot(a, a)*a"}) {
+  for (const char* text : {"a + b*c",
+                           "(a + b)*c",
+                           "a - (b - c)",
+                           "a - b - c",
+                           "a/(b*c)",
+                           "a/b*c",
+                           "(a^b)^c",
+                           "a^b^c",
+                           "-a^b",
+                           "(-a)^b",
+                           "a^-b",
+                           "-a*b",
+                           "-(a*b)",
+                           "a*-b",
+                           "a - -b",
+                           "--a",
+                           "a*(b + c)^(1/4)",
+                           "norm(a + b, gain=1/sqrt(L))",
+                           "attn(x, qk=rmsnorm(eps=1e-05, affine=false), heads=param(1))",
+                           "param(0, per=channel, share=layer)",
+                           "1e+300 + 0.1 + 1e-300",
+                           "dot(a, b)/dot(a, a)*a"}) {
     EXPECT_EQ(print(*parse_expression(text)), text);
   }
   EXPECT_EQ(print(*parse_expression("((a))+((b)*(c))")), "a + b*c");
@@ -65,9 +82,9 @@ class Generator {
 
  private:
   std::string name() {
-    static const std::vector<std::string> names = {"x",   "y",     "out",    "L",    "embed", "norm",
-                                                   "let", "block", "e",      "true", "e2",    "a_b",
-                                                   "f",   "layer", "memory", "t"};
+    static const std::vector<std::string> names = {
+        "x", "y",    "out", "L",   "embed", "norm",  "let",    "block",
+        "e", "true", "e2",  "a_b", "f",     "layer", "memory", "t"};
     return names[below(names.size())];
   }
 
@@ -171,10 +188,18 @@ TEST(Parser, GarbageNeverCrashes) {
       const size_t at = random.below(draw++, text.size());
       const char c = alphabet[random.below(draw++, alphabet.size())];
       switch (random.below(draw++, 4)) {
-        case 0: text.erase(at, 1 + random.below(draw++, 5)); break;
-        case 1: text.insert(at, 1, c); break;
-        case 2: text[at] = c; break;
-        default: text += text.substr(at); break;
+        case 0:
+          text.erase(at, 1 + random.below(draw++, 5));
+          break;
+        case 1:
+          text.insert(at, 1, c);
+          break;
+        case 2:
+          text[at] = c;
+          break;
+        default:
+          text += text.substr(at);
+          break;
       }
       if (text.empty()) text = "x";
     }

@@ -56,7 +56,9 @@ TEST(Scalar, WhatIsNotAScalarHasNoValue) {
 
 TEST(Scalar, FoldLeavesWhatDependsOnT) {
   const Scalars known = {{"L", 4}, {"l", 2}, {"T", 1000}};
-  const auto folded = [&](const char* text) { return print(*fold(*parse_expression(text), known)); };
+  const auto folded = [&](const char* text) {
+    return print(*fold(*parse_expression(text), known));
+  };
   EXPECT_EQ(folded("clip(t/(T*l), 0, 1)*(1 + L)"), "clip(t/2000, 0, 1)*5");
   EXPECT_EQ(folded("x + (l - L)*f(norm(x, gain=1/L))"), "x + -2*f(norm(x, gain=0.25))");
   EXPECT_EQ(folded("attn(x, qk=rmsnorm(eps=1/L))"), "attn(x, qk=rmsnorm(eps=0.25))");

@@ -55,6 +55,9 @@ class Engine {
   // Searches the values and gradients of the last run() for the first non-finite one; runs the graph
   // again where they are gone. Empty tensor: all finite.
   virtual NonFinite find_non_finite(const nodes::Batch& batch, const Request& request) = 0;
+
+  // Held now: weights, gradients, activations, scratch.
+  virtual size_t memory_bytes() const = 0;
 };
 
 // Reference: plain loops, the definition. double, float or complex<double>.

@@ -82,6 +82,12 @@ class Reference final : public Engine<T> {
         [&](ValueId id, size_t* e) { return bad(gradients_[index(id)], e); }, range);
   }
 
+  size_t memory_bytes() const override {
+    size_t elements = 0;
+    for (size_t v = 0; v < values_.size(); ++v) elements += values_[v].size() + gradients_[v].size();
+    return elements * sizeof(T);
+  }
+
  private:
   static size_t index(ValueId id) { return static_cast<size_t>(id); }
 

@@ -17,16 +17,16 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 // What a writer most likely meant by a character outside ASCII.
 std::string_view ascii_for(std::string_view bytes) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> table = {{
-      {"\xE2\x88\x92", "-"},    // minus sign
-      {"\xE2\x80\x93", "-"},    // en dash
-      {"\xE2\x80\x94", "-"},    // em dash
-      {"\xC3\x97", "*"},        // multiplication sign
-      {"\xC2\xB7", "*"},        // middle dot
-      {"\xE2\x8B\x85", "*"},    // dot operator
-      {"\xC3\xB7", "/"},        // division sign
-      {"\xE2\x88\x9A", "sqrt"}, // radical
-      {"\xE2\x80\xA6", ".."},   // ellipsis
-      {"\xC2\xA0", " "},        // no-break space
+      {"\xE2\x88\x92", "-"},     // minus sign
+      {"\xE2\x80\x93", "-"},     // en dash
+      {"\xE2\x80\x94", "-"},     // em dash
+      {"\xC3\x97", "*"},         // multiplication sign
+      {"\xC2\xB7", "*"},         // middle dot
+      {"\xE2\x8B\x85", "*"},     // dot operator
+      {"\xC3\xB7", "/"},         // division sign
+      {"\xE2\x88\x9A", "sqrt"},  // radical
+      {"\xE2\x80\xA6", ".."},    // ellipsis
+      {"\xC2\xA0", " "},         // no-break space
   }};
   for (const auto& [from, to] : table) {
     if (bytes.starts_with(from)) return to;
@@ -130,9 +130,10 @@ class Lexer {
     size_t length = 1;
     if (first < 0x80) {
       if (first > 0x20 && first < 0x7F) {
-        problem(fmt::format("expected a name, a number or one of + - * / ^ ( ) [ ] , ; : = .., "
-                            "got `{}`",
-                            peek()));
+        problem(
+            fmt::format("expected a name, a number or one of + - * / ^ ( ) [ ] , ; : = .., "
+                        "got `{}`",
+                        peek()));
       } else {
         problem(fmt::format("expected text, got the byte 0x{:02X}", first));
       }

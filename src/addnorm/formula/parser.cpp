@@ -13,8 +13,8 @@
 namespace addnorm::formula {
 namespace {
 
-constexpr int nesting_limit = 200;   // parentheses and powers inside each other
-constexpr int depth_limit = 1000;    // levels of an expression's tree, sums of many terms included
+constexpr int nesting_limit = 200;  // parentheses and powers inside each other
+constexpr int depth_limit = 1000;   // levels of an expression's tree, sums of many terms included
 constexpr size_t size_limit = 1000000;
 constexpr size_t problem_limit = 50;
 
@@ -39,7 +39,8 @@ class Parser {
  public:
   Parser(const std::string& text, std::string source) : source_(std::move(source)) {
     if (text.size() > size_limit) {
-      fail_input(source_, fmt::format("expected at most {} bytes, got {}", size_limit, text.size()));
+      fail_input(source_,
+                 fmt::format("expected at most {} bytes, got {}", size_limit, text.size()));
     }
     tokens_ = lex(text, source_, problems_);
   }
@@ -126,7 +127,8 @@ class Parser {
   }
 
   bool is_symbol(size_t i, const char* symbol) const {
-    return i < tokens_.size() && tokens_[i].kind == Token::Kind::symbol && tokens_[i].text == symbol;
+    return i < tokens_.size() && tokens_[i].kind == Token::Kind::symbol &&
+           tokens_[i].text == symbol;
   }
 
   bool is_separator() { return token().kind == Token::Kind::line || is(";"); }
@@ -158,8 +160,8 @@ class Parser {
   [[noreturn]] void expected(const std::string& what, const std::string& hint = "") {
     const Token& got = token();
     if (got.kind == Token::Kind::bad) throw Stop{};  // reported by the lexer
-    stop(got.at, fmt::format("expected {}, got {}{}{}", what, shown(got), hint.empty() ? "" : "; ",
-                             hint));
+    stop(got.at,
+         fmt::format("expected {}, got {}{}{}", what, shown(got), hint.empty() ? "" : "; ", hint));
   }
 
   void expect(const char* symbol, const std::string& what) {
@@ -167,8 +169,8 @@ class Parser {
   }
 
   std::string juxtaposition_hint() {
-    const bool factor = token().kind == Token::Kind::name || token().kind == Token::Kind::number ||
-                        is("(");
+    const bool factor =
+        token().kind == Token::Kind::name || token().kind == Token::Kind::number || is("(");
     return factor ? "try `*` between factors" : "";
   }
 
@@ -329,8 +331,8 @@ class Parser {
       if (is("-")) minuses.push_back(token().at);
       ++next_;
       if (minuses.size() > nesting_limit) {
-        stop(token().at, fmt::format("expected at most {} signs in a row, got more",
-                                     nesting_limit));
+        stop(token().at,
+             fmt::format("expected at most {} signs in a row, got more", nesting_limit));
       }
     }
     Tree result = power();
@@ -464,8 +466,8 @@ class Parser {
   Findings problems_;
   size_t next_ = 0;
   int nesting_ = 0;
-  std::vector<Place> brackets_;       // open ones, innermost last
-  std::vector<Statement> ignored_;    // statements under a header that does not exist
+  std::vector<Place> brackets_;     // open ones, innermost last
+  std::vector<Statement> ignored_;  // statements under a header that does not exist
 };
 
 }  // namespace

@@ -13,11 +13,15 @@ namespace {
 // How tightly an expression holds together: sum 1, product 2, sign 3, power 4, primary 5.
 int strength(const Expr& e) {
   switch (e.kind) {
-    case Expr::Kind::number: return std::signbit(e.number) ? 3 : 5;
+    case Expr::Kind::number:
+      return std::signbit(e.number) ? 3 : 5;
     case Expr::Kind::name:
-    case Expr::Kind::call: return 5;
-    case Expr::Kind::negate: return 3;
-    case Expr::Kind::binary: return e.op == '^' ? 4 : e.op == '*' || e.op == '/' ? 2 : 1;
+    case Expr::Kind::call:
+      return 5;
+    case Expr::Kind::negate:
+      return 3;
+    case Expr::Kind::binary:
+      return e.op == '^' ? 4 : e.op == '*' || e.op == '/' ? 2 : 1;
   }
   return 5;
 }
@@ -47,8 +51,12 @@ void write(const std::vector<Option>& options, bool comma, std::string& out) {
 
 void write(const Expr& e, std::string& out) {
   switch (e.kind) {
-    case Expr::Kind::number: out += shortest(e.number); break;
-    case Expr::Kind::name: out += e.name; break;
+    case Expr::Kind::number:
+      out += shortest(e.number);
+      break;
+    case Expr::Kind::name:
+      out += e.name;
+      break;
     case Expr::Kind::negate:
       out += '-';
       write(*e.args[0], 3, out);

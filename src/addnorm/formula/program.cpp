@@ -71,9 +71,8 @@ bool calls_f(const Block& block) {
   bool found = false;
   for (const Statement& statement : block.body) {
     for (const ExprPtr& value : statement.values) {
-      visit(*value, [&](const Expr& e) {
-        found = found || (e.kind == Expr::Kind::call && e.name == "f");
-      });
+      visit(*value,
+            [&](const Expr& e) { found = found || (e.kind == Expr::Kind::call && e.name == "f"); });
     }
   }
   return found;

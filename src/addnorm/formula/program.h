@@ -22,8 +22,8 @@ using ExprPtr = std::shared_ptr<const Expr>;
 struct Option {
   std::string name;
   Place at;
-  std::string word;            // "" if `value` is set
-  std::vector<Option> inner;   // rmsnorm(eps=1e-5)
+  std::string word;           // "" if `value` is set
+  std::vector<Option> inner;  // rmsnorm(eps=1e-5)
   ExprPtr value;
 };
 
@@ -75,9 +75,9 @@ std::string print(const Expr& expression);
 bool same(const Program& a, const Program& b);
 bool same(const Expr& a, const Expr& b);
 
-bool is_norm_kind(const std::string& name);    // norm layernorm rmsnorm scalenorm l2norm dyt derf
-bool is_branch(const std::string& name);       // attn cross ffn f
-bool calls_f(const Block& block);              // a sublayer formula
+bool is_norm_kind(const std::string& name);  // norm layernorm rmsnorm scalenorm l2norm dyt derf
+bool is_branch(const std::string& name);     // attn cross ffn f
+bool calls_f(const Block& block);            // a sublayer formula
 // Visits every expression of a tree, outer before inner, options included, in order of the text.
 void visit(const Expr& expression, const std::function<void(const Expr&)>& see);
 

@@ -29,7 +29,9 @@ const ScalarFunction table[] = {
     {"ceil", 1, [](Args a) { return std::ceil(a[0]); }},
     {"min", 2, [](Args a) { return a[1] < a[0] || std::isnan(a[1]) ? a[1] : a[0]; }},
     {"max", 2, [](Args a) { return a[1] > a[0] || std::isnan(a[1]) ? a[1] : a[0]; }},
-    {"clip", 3, [](Args a) { return a[0] < a[1] ? a[1] : a[0] > a[2] ? a[2] : a[0]; }},
+    {"clip", 3, [](Args a) { return a[0] < a[1]   ? a[1]
+                                    : a[0] > a[2] ? a[2]
+                                                  : a[0]; }},
     {"sigmoid", 1, [](Args a) { return 1 / (1 + std::exp(-a[0])); }},
     {"silu", 1, [](Args a) { return a[0] / (1 + std::exp(-a[0])); }},
     {"tanh", 1, [](Args a) { return std::tanh(a[0]); }},
@@ -51,15 +53,21 @@ bool is_scalar_function(const std::string& name) { return find(name) != nullptr;
 
 double apply_operator(char op, double a, double b) {
   switch (op) {
-    case '+': return a + b;
-    case '-': return a - b;
-    case '*': return a * b;
-    case '/': return a / b;
-    default: return std::pow(a, b);
+    case '+':
+      return a + b;
+    case '-':
+      return a - b;
+    case '*':
+      return a * b;
+    case '/':
+      return a / b;
+    default:
+      return std::pow(a, b);
   }
 }
 
-std::optional<double> apply_function(const std::string& function, const std::vector<double>& arguments) {
+std::optional<double> apply_function(const std::string& function,
+                                     const std::vector<double>& arguments) {
   const ScalarFunction* found = find(function);
   if (found == nullptr || found->arguments != arguments.size()) return std::nullopt;
   return found->apply(arguments);
@@ -67,7 +75,8 @@ std::optional<double> apply_function(const std::string& function, const std::vec
 
 std::optional<double> evaluate(const Expr& expression, const Scalars& scalars) {
   switch (expression.kind) {
-    case Expr::Kind::number: return expression.number;
+    case Expr::Kind::number:
+      return expression.number;
     case Expr::Kind::name: {
       const auto found = scalars.find(expression.name);
       if (found == scalars.end()) return std::nullopt;
@@ -141,9 +150,8 @@ ExprPtr fold(const Expr& expression, const Scalars& scalars) {
 
 bool reads(const Expr& expression, const std::string& name) {
   bool found = false;
-  visit(expression, [&](const Expr& e) {
-    found = found || (e.kind == Expr::Kind::name && e.name == name);
-  });
+  visit(expression,
+        [&](const Expr& e) { found = found || (e.kind == Expr::Kind::name && e.name == name); });
   return found;
 }
 

@@ -17,7 +17,8 @@ bool is_scalar_function(const std::string& name);
 
 // One operator of + - * / ^, one function (nullopt if there is none with so many arguments).
 double apply_operator(char op, double a, double b);
-std::optional<double> apply_function(const std::string& function, const std::vector<double>& arguments);
+std::optional<double> apply_function(const std::string& function,
+                                     const std::vector<double>& arguments);
 
 // The value of a scalar expression. nullopt where a name is not in `scalars` or a call is not one of
 // numbers. 0^0 = 1; a division by zero or a non-finite result is returned as IEEE gives it, the

@@ -2,6 +2,7 @@
 
 #include "addnorm/base/error.h"
 #include "addnorm/graph/builder.h"
+#include "addnorm/graph/simplify.h"
 #include "addnorm/graph/stack.h"
 
 namespace addnorm::graph {
@@ -111,6 +112,7 @@ Graph lower(const ModelShape& shape) {
   graph.logits = logits;
   graph.points["logits"] = logits;
   graph.loss = b.node(nodes::CrossEntropy{}, {logits}, "loss");
+  simplify(graph);
   return graph;
 }
 
