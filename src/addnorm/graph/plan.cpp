@@ -101,7 +101,7 @@ class Planner {
   int shared_read(int step) const {
     if (!plan_.steps[static_cast<size_t>(step)].barrier) return backward_time(step);
     for (int s = step - 1; s >= 0; --s) {
-      if (plan_.steps[static_cast<size_t>(s)].barrier) return backward_time(s) - 1;
+      if (plan_.steps[static_cast<size_t>(s)].barrier) return backward_time(s);
     }
     return last_time();
   }
