@@ -86,9 +86,10 @@ TEST(AccumulationTraining, N4EqualsTheLargeBatch) {
 TEST(AccumulationTraining, N4OneTwoThreeMicroBatches) {
   using tiny::lines;
   std::vector<std::vector<float>> first;
-  for (const auto& way : std::vector<std::vector<nodes::Batch>>{
-           {lines({a11, b101, c6})}, {lines({a11, b101}), lines({c6})},
-           {lines({a11}), lines({b101}), lines({c6})}}) {
+  for (const auto& way :
+       std::vector<std::vector<nodes::Batch>>{{lines({a11, b101, c6})},
+                                              {lines({a11, b101}), lines({c6})},
+                                              {lines({a11}), lines({b101}), lines({c6})}}) {
     TemporaryFolder run;
     Trainer trainer(two_losses(), plain_sgd(3));
     set_two_losses(trainer);
@@ -108,9 +109,10 @@ TEST(Evaluate, N6DoesNotDependOnTheBatchSize) {
   using tiny::lines;
   Trainer trainer(two_losses(), plain_sgd(1));
   set_two_losses(trainer);
-  for (const auto& way : std::vector<std::vector<nodes::Batch>>{
-           {lines({a11, b101, c6})}, {lines({a11, b101}), lines({c6})},
-           {lines({a11}), lines({b101}), lines({c6})}}) {
+  for (const auto& way :
+       std::vector<std::vector<nodes::Batch>>{{lines({a11, b101, c6})},
+                                              {lines({a11, b101}), lines({c6})},
+                                              {lines({a11}), lines({b101}), lines({c6})}}) {
     Evaluation result;
     for (const nodes::Batch& batch : way) evaluate_batch(*trainer.engine, batch, 10, 1, result);
     EXPECT_EQ(result.tokens, 115);
@@ -164,11 +166,11 @@ TEST(FirstLossCheck, D9ZeroAndLargeHeads) {
   tiny::randomize(*trainer.engine, 1, 0.1);
   const size_t head = tiny::index_of(trainer.graph, "head.weight");
   for (float& w : trainer.engine->parameter(head)) w = 0;
-  tiny::RandomSource source(4, 64, 64, 257, 1);
+  tiny::RandomSource source(4, 4, 64, 257, 1);
   std::vector<nodes::Batch> batches;
   source.step(1, batches);
   const FirstLoss flat = first_loss(*trainer.engine, batches);
-  EXPECT_NEAR(flat.loss, 5.5490761, 1e-6);
+  EXPECT_NEAR(flat.loss, 5.5490761, 1e-5);
   EXPECT_EQ(flat.warning, "");
   auto weights = trainer.engine->parameter(head);
   const Random random(1, "head");
@@ -176,7 +178,9 @@ TEST(FirstLossCheck, D9ZeroAndLargeHeads) {
   const FirstLoss steep = first_loss(*trainer.engine, batches);
   EXPECT_GT(steep.loss, 20);
   EXPECT_NE(steep.warning.find("5.5491"), std::string::npos) << steep.warning;
-  EXPECT_NE(steep.warning.find("standard deviation is 8"), std::string::npos) << steep.warning;
+  const size_t at = steep.warning.find("standard deviation is ");
+  ASSERT_NE(at, std::string::npos) << steep.warning;
+  EXPECT_NEAR(std::stod(steep.warning.substr(at + 22)), 8, 0.4);  // sqrt(d)
 }
 
 model::TrainSection demanding(int64_t steps) {
@@ -291,7 +295,8 @@ TEST(DiagnosticsTraining, SameBitsWithAndWithout) {
       EXPECT_EQ(trainer.weights(), first);
     }
     int told = 0;
-    for (const auto& note : trainer.notes.notes) told += note.find("measuring") != std::string::npos;
+    for (const auto& note : trainer.notes.notes)
+      told += note.find("measuring") != std::string::npos;
     EXPECT_EQ(told, 1);
   }
 }
@@ -451,7 +456,7 @@ TEST(GuardTraining, N1SkipLeavesTheStreamOfDropout) {
     Trainer trainer(model, train);
     tiny::randomize(*trainer.engine, 1);
     for (size_t c = 0; c < 8; ++c) {
-      trainer.weight("embed.tokens.weight", 10 * 8 + c) = c % 2 == 0 ? 3e38F : -3e38F;
+      trainer.weight("embed.tokens.weight", 10 * 8 + c) = 3e38F;  // their sum is not finite
     }
     OneBad source(with, 4);
     // Ids 0..9 only, so that row 10 is met nowhere else.
@@ -480,7 +485,7 @@ TEST(GuardTraining, N1SkipLeavesTheStreamOfDropout) {
     if (!with) {
       first = all;
     } else {
-      EXPECT_EQ(all, first);
+      EXPECT_TRUE(all == first);
     }
   }
 }

@@ -113,8 +113,7 @@ TEST(Optimizer, FactorsByRole) {
   train.lr_scale = {{"attn_out", "1/sqrt(L)"}, {"bias", "2"}, {"head", "1/(1+t)"}};
   train.decay = {{"norm", "1"}, {"embed", "0"}};
   const graph::Graph graph = graph::lower(tiny::shape());
-  const auto factors =
-      parameter_factors(train, graph, {{graph::StackSide::single, {{"L", 4.0}}}});
+  const auto factors = parameter_factors(train, graph, {{graph::StackSide::single, {{"L", 4.0}}}});
   const auto at = [&](const std::string& name) { return factors[tiny::index_of(graph, name)]; };
   EXPECT_EQ(at("blocks.1.attn.o.weight").lr_scale->number, 0.5);
   EXPECT_EQ(at("blocks.1.attn.o.bias").lr_scale->number, 2);
@@ -152,7 +151,8 @@ TEST(Clip, N1NormInDouble) {
   for (size_t i = 0; i < 100; ++i) trainer.engine->gradient(table)[i] = 1e20F;
   const double norm = gradient_norm(*trainer.engine, trainer.pieces);
   EXPECT_NEAR(norm / 1e21, 1, 1e-7);
-  ASSERT_TRUE(trainer.optimizer.update(*trainer.engine, trainer.pieces, 1, 1, clip_factor(norm, 1)));
+  ASSERT_TRUE(
+      trainer.optimizer.update(*trainer.engine, trainer.pieces, 1, 1, clip_factor(norm, 1)));
   for (size_t i = 0; i < 100; ++i) {
     EXPECT_NEAR(trainer.weight("blocks.0.ffn.in.weight", i), -0.1, 1e-7);
   }

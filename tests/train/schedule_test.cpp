@@ -24,7 +24,8 @@ model::TrainSection section(const std::string& schedule, int64_t steps, const st
 TEST(Schedule, WarmupIsTheSameForAllShapes) {
   for (const char* name : {"constant", "linear", "cosine", "inverse_sqrt", "wsd"}) {
     const Schedule schedule = make_schedule(section(name, 100, "10"));
-    for (int64_t t = 1; t <= 10; ++t) EXPECT_EQ(schedule.rate(t), 0.5 * double(t) / 10) << name << t;
+    for (int64_t t = 1; t <= 10; ++t)
+      EXPECT_EQ(schedule.rate(t), 0.5 * double(t) / 10) << name << t;
   }
 }
 

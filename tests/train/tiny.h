@@ -32,8 +32,8 @@ inline graph::ModelShape shape(const std::string& wiring = "x = x + f(norm(x)); 
   shape.ffn = 16;
   shape.activation = graph::Activation::relu;
   shape.positions = graph::Positions::learned;
-  shape.bias_roles = {graph::Role::q, graph::Role::k, graph::Role::v, graph::Role::attn_out,
-                      graph::Role::ffn_in, graph::Role::ffn_out};
+  shape.bias_roles = {graph::Role::q,        graph::Role::k,      graph::Role::v,
+                      graph::Role::attn_out, graph::Role::ffn_in, graph::Role::ffn_out};
   shape.tie_embeddings = false;
   shape.vocab = 11;
   shape.context = 6;
@@ -46,7 +46,8 @@ inline void randomize(engine::Engine<float>& engine, uint64_t seed, double devia
     const Random random(seed, parameter.name);
     auto values = engine.parameter(i);
     for (size_t j = 0; j < values.size(); ++j) {
-      values[j] = static_cast<float>(parameter.matrix ? deviation * random.normal(j) : parameter.start);
+      values[j] =
+          static_cast<float>(parameter.matrix ? deviation * random.normal(j) : parameter.start);
     }
   }
 }
@@ -98,7 +99,9 @@ class RandomSource : public Source {
 class FixedSource : public Source {
  public:
   explicit FixedSource(std::vector<nodes::Batch> batches) : batches_(std::move(batches)) {}
-  void step(int64_t, std::vector<nodes::Batch>& micro_batches) override { micro_batches = batches_; }
+  void step(int64_t, std::vector<nodes::Batch>& micro_batches) override {
+    micro_batches = batches_;
+  }
   int64_t validation_batches() const override { return 0; }
   void validation(int64_t, nodes::Batch&) override {}
   int64_t validation_bytes(int64_t) const override { return 0; }
@@ -119,7 +122,8 @@ inline nodes::Batch lines(const std::vector<std::string>& texts) {
       const bool real = i + 1 < static_cast<int64_t>(text.size());
       const auto at = static_cast<size_t>(i);
       batch.tokens.push_back(real ? static_cast<unsigned char>(text[at]) : 0);
-      batch.targets.push_back(real ? static_cast<unsigned char>(text[at + 1]) : nodes::Batch::ignored);
+      batch.targets.push_back(real ? static_cast<unsigned char>(text[at + 1])
+                                   : nodes::Batch::ignored);
       batch.mask.push_back(real ? 1 : 0);
     }
   }
@@ -145,8 +149,8 @@ struct Trainer {
 
   End run(Source& source, checkpoint::TrainState& state, const std::filesystem::path& folder,
           const std::atomic<bool>* interrupted = nullptr) {
-    return train::train({*engine, optimizer, pieces, source, rates, settings, folder, notes, interrupted},
-                        state);
+    return train::train(
+        {*engine, optimizer, pieces, source, rates, settings, folder, notes, interrupted}, state);
   }
   float& weight(const std::string& name, size_t index) {
     return engine->parameter(index_of(graph, name))[index];

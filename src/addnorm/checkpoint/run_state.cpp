@@ -59,7 +59,8 @@ std::vector<TensorOut> to_file(const std::vector<Tensor>& tensors) {
 
 std::vector<Wanted> wanted(const std::vector<Tensor>& tensors) {
   std::vector<Wanted> all;
-  for (const Tensor& tensor : tensors) all.push_back({tensor.name, tensor.shape, tensor.values, {}});
+  for (const Tensor& tensor : tensors)
+    all.push_back({tensor.name, tensor.shape, tensor.values, {}});
   return all;
 }
 
@@ -98,8 +99,9 @@ TrainState state_from(const Json& json) {
 }
 
 [[noreturn]] void fail_damaged(const fs::path& file, const std::string& what) {
-  fail_input(file.string(),
-             what + "; the checkpoint is damaged: remove its folder to go on from the one before it");
+  fail_input(
+      file.string(),
+      what + "; the checkpoint is damaged: remove its folder to go on from the one before it");
 }
 
 // state.json, judged against DONE.
@@ -178,10 +180,11 @@ bool rename_new(const fs::path& temporary, const fs::path& folder) {
 fs::path create_run(const fs::path& folder, const std::string& name,
                     const std::map<std::string, std::string>& files) {
   const auto refuse = [](const fs::path& existing) {
-    fail_input("--run",
-               fmt::format("expected a new folder, got {}, which exists; try `addnorm resume {}` or "
-                           "another name",
-                           existing.string(), existing.string()));
+    fail_input(
+        "--run",
+        fmt::format("expected a new folder, got {}, which exists; try `addnorm resume {}` or "
+                    "another name",
+                    existing.string(), existing.string()));
   };
   std::error_code code;
   const bool named = !folder.empty();
@@ -222,8 +225,9 @@ RunLock::RunLock(const fs::path& run) {
   }
   if (::flock(folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(folder_);
-    fail_input(run.string(), "expected a run that no other process writes, got one in use; wait for "
-                             "that process or end it");
+    fail_input(run.string(),
+               "expected a run that no other process writes, got one in use; wait for "
+               "that process or end it");
   }
 }
 

@@ -19,18 +19,18 @@ namespace addnorm::checkpoint {
 // What a run is besides weights and moments. Batches and dropout masks are functions of the seed and of
 // these counters, so they are the data position and the random state too.
 struct TrainState {
-  int64_t step = 0;      // steps made, skipped ones included: the data position
-  int64_t updates = 0;   // updates made: t of schedules, bias correction and dropout
+  int64_t step = 0;     // steps made, skipped ones included: the data position
+  int64_t updates = 0;  // updates made: t of schedules, bias correction and dropout
   int64_t skipped_steps = 0;
   int64_t nonfinite_steps = 0;
   int64_t skipped_in_row = 0;
   int64_t tokens = 0;
-  double seconds = 0;    // of training, over all its sessions
+  double seconds = 0;  // of training, over all its sessions
   std::string clip_window;
   uint64_t seed = 0;
   int threads = 0;
   std::string instruction_set;
-  std::string program;   // "addnorm 0.1.0"
+  std::string program;  // "addnorm 0.1.0"
 };
 
 // ---- the folder

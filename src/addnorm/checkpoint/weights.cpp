@@ -66,8 +66,8 @@ void judge(const std::string& file, const Wanted& one, std::span<const T> values
   if (bad == 0) return;
   if (!problems.empty()) problems += '\n';
   problems += fmt::format(
-      "error [{}] {}: expected finite numbers, got {} at index {} ({} of {} values not finite)", file,
-      one.name, values[first], first, bad, values.size());
+      "error [{}] {}: expected finite numbers, got {} at index {} ({} of {} values not finite)",
+      file, one.name, values[first], first, bad, values.size());
 }
 
 template <class T>

@@ -16,7 +16,7 @@ namespace addnorm::checkpoint {
 struct Wanted {
   std::string name;
   std::vector<int64_t> shape;
-  std::span<float> floats;    // where the values go: one of the two
+  std::span<float> floats;  // where the values go: one of the two
   std::span<double> doubles;
 };
 

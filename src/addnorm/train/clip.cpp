@@ -30,7 +30,8 @@ double ClipWindow::share() const {
 
 ClipWindow ClipWindow::from_text(const std::string& text) {
   if (text.size() > size || text.find_first_not_of("01") != std::string::npos) {
-    fail_input("state.json", "expected clip_window of at most 100 digits 0 or 1, got \"" + text + "\"");
+    fail_input("state.json",
+               "expected clip_window of at most 100 digits 0 or 1, got \"" + text + "\"");
   }
   ClipWindow window;
   window.flags_ = text;

@@ -134,7 +134,8 @@ Line Diagnostics::line(int64_t step, double seconds) const {
       const Stream& stream = streams_[s][l];
       const Group& group = layers_[s][l];
       layers += (layers.empty() ? "{\"layer\":" : ",{\"layer\":") + std::to_string(l) +
-                ",\"stack\":" + stack + ",\"stream_ms\":" + json_number(stream.squares / stream.elements) +
+                ",\"stack\":" + stack +
+                ",\"stream_ms\":" + json_number(stream.squares / stream.elements) +
                 ",\"stream_grad_norm\":" + json_number(std::sqrt(stream.gradient_squares)) +
                 ",\"grad_norm\":" + json_number(std::sqrt(group.gradient_squares)) +
                 ",\"update_ratio\":" + json_number(group.update_ratio()) + "}";

@@ -37,7 +37,7 @@ class Diagnostics {
   Line line(int64_t step, double seconds) const;
 
  private:
-  struct Stream {        // of one stack at one depth
+  struct Stream {  // of one stack at one depth
     graph::ValueId value = -1;
     double squares = 0;  // over all tokens and channels
     double elements = 0;
@@ -50,16 +50,16 @@ class Diagnostics {
     double update_ratio() const;
   };
 
-  void measure_stream(const engine::Engine<float>& engine, const nodes::Batch& batch, Stream& stream,
-                      bool of_source, bool correlation) const;
+  void measure_stream(const engine::Engine<float>& engine, const nodes::Batch& batch,
+                      Stream& stream, bool of_source, bool correlation) const;
   Group& layer_group(const graph::Parameter& parameter);
 
   const graph::Graph& graph_;
   std::vector<graph::ValueId> points_;
-  std::vector<std::vector<Stream>> streams_;       // [stack][layer input, .., after the last]
-  std::vector<std::vector<Group>> layers_;         // [stack][layer]
+  std::vector<std::vector<Stream>> streams_;  // [stack][layer input, .., after the last]
+  std::vector<std::vector<Group>> layers_;    // [stack][layer]
   std::map<graph::Role, Group> roles_;
-  std::vector<std::vector<float>> before_;         // weights before the update
+  std::vector<std::vector<float>> before_;  // weights before the update
 };
 
 }  // namespace addnorm::train

@@ -17,8 +17,8 @@ double Evaluation::bits_per_byte() const {
   return bytes > 0 ? sum / (std::numbers::ln2 * static_cast<double>(bytes)) : none;
 }
 
-void evaluate_batch(engine::Engine<float>& engine, const nodes::Batch& batch, int64_t bytes, double t,
-                    Evaluation& to) {
+void evaluate_batch(engine::Engine<float>& engine, const nodes::Batch& batch, int64_t bytes,
+                    double t, Evaluation& to) {
   const int64_t targets = batch.target_count();
   if (targets == 0) return;
   engine::Request request;

@@ -45,7 +45,8 @@ double logit_deviation(engine::Engine<float>& engine, const nodes::Batch& batch)
 
 }  // namespace
 
-FirstLoss first_loss(engine::Engine<float>& engine, const std::vector<nodes::Batch>& micro_batches) {
+FirstLoss first_loss(engine::Engine<float>& engine,
+                     const std::vector<nodes::Batch>& micro_batches) {
   FirstLoss first;
   Evaluation sum;
   for (const nodes::Batch& batch : micro_batches) evaluate_batch(engine, batch, 0, 1, sum);

@@ -44,7 +44,8 @@ std::string explain_non_finite(engine::Engine<float>& engine,
     if (!micro_batches[i].origin.empty()) {
       const auto& origin = micro_batches[i].origin;
       const std::vector<std::string> first(
-          origin.begin(), origin.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(origin.size(), 4)));
+          origin.begin(),
+          origin.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(origin.size(), 4)));
       text += fmt::format("; its sequences come from {}{}", join(first, ", "),
                           origin.size() > first.size() ? ", ..." : "");
     }

@@ -44,11 +44,12 @@ int64_t count_tokens(const std::vector<nodes::Batch>& batches) {
 
 [[noreturn]] void stop_non_finite(int64_t step, const std::string& why, const Run& run) {
   const auto saved = checkpoint::newest_checkpoint(run.folder);
-  throw Error(Failure::nonfinite,
-              fmt::format("error [step {}] {}; {}", step, why,
-                          saved ? "the last good checkpoint is " + saved->string()
-                                : std::string("there is no checkpoint yet; try a smaller train.lr or "
-                                              "a longer train.warmup")));
+  throw Error(
+      Failure::nonfinite,
+      fmt::format("error [step {}] {}; {}", step, why,
+                  saved ? "the last good checkpoint is " + saved->string()
+                        : std::string("there is no checkpoint yet; try a smaller train.lr or "
+                                      "a longer train.warmup")));
 }
 
 }  // namespace
@@ -95,7 +96,8 @@ End train(const Run& run, TrainState& state) {
     const auto request = [&](size_t micro_batch) {
       engine::Request one;
       one.t = static_cast<double>(t);
-      one.divisor = static_cast<double>(targets);  // one for the whole step, not one per micro-batch
+      one.divisor =
+          static_cast<double>(targets);  // one for the whole step, not one per micro-batch
       one.training = true;
       one.dropout_seed = dropout_seed(settings.seed, state.updates, micro_batch);
       one.label_smoothing = settings.label_smoothing;
@@ -154,7 +156,8 @@ End train(const Run& run, TrainState& state) {
     record.step(step);
     if (!trouble.empty()) stop_non_finite(state.step, trouble, run);
     if (measure) record.diagnosis(diagnostics);
-    if (due(settings.eval_every, state.step, settings.steps) && run.source.validation_batches() > 0) {
+    if (due(settings.eval_every, state.step, settings.steps) &&
+        run.source.validation_batches() > 0) {
       const auto updates = static_cast<double>(state.updates);
       record.evaluation(evaluate(engine, run.source, updates, settings.eval_tokens));
     }

@@ -77,9 +77,10 @@ void MetricsFile::write(const Line& line) {
     const ssize_t put = ::write(file_, text.data() + done, text.size() - done);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) {
-      fail_system(path_.string(), fmt::format("writing {} bytes failed: {}; free some space, then "
-                                              "`addnorm resume`",
-                                              text.size(), std::strerror(put < 0 ? errno : ENOSPC)));
+      fail_system(path_.string(),
+                  fmt::format("writing {} bytes failed: {}; free some space, then "
+                              "`addnorm resume`",
+                              text.size(), std::strerror(put < 0 ? errno : ENOSPC)));
     }
     done += static_cast<size_t>(put);
   }
@@ -87,7 +88,8 @@ void MetricsFile::write(const Line& line) {
 
 void MetricsFile::sync() {
   if (::fsync(file_) != 0 && errno != EINVAL) {
-    fail_system(path_.string(), std::string("making the file durable failed: ") + std::strerror(errno));
+    fail_system(path_.string(),
+                std::string("making the file durable failed: ") + std::strerror(errno));
   }
 }
 

@@ -29,7 +29,8 @@ std::string json_text(std::string_view text);  // quoted, escaped; invalid UTF-8
 
 class MetricsFile {
  public:
-  explicit MetricsFile(const std::filesystem::path& path);  // opened for appending, created if absent
+  explicit MetricsFile(
+      const std::filesystem::path& path);  // opened for appending, created if absent
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;

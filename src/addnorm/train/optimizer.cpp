@@ -23,9 +23,12 @@ bool undecayed(graph::Role role) {
 
 const char* side_prefix(graph::StackSide side) {
   switch (side) {
-    case graph::StackSide::encoder: return "encoder.";
-    case graph::StackSide::decoder: return "decoder.";
-    case graph::StackSide::single: break;
+    case graph::StackSide::encoder:
+      return "encoder.";
+    case graph::StackSide::decoder:
+      return "decoder.";
+    case graph::StackSide::single:
+      break;
   }
   return "";
 }
@@ -42,10 +45,10 @@ double value_at(const formula::Expr& expression, int64_t t, const std::string& n
   if (expression.kind == formula::Expr::Kind::number) return expression.number;
   const auto value = formula::evaluate(expression, {{"t", static_cast<double>(t)}});
   if (!value || !std::isfinite(*value)) {
-    throw Error(Failure::input,
-                fmt::format("[train, {}] expected a finite factor at t = {}, got {} from {}", name,
-                            t, value ? fmt::format("{}", *value) : "no number",
-                            formula::print(expression)));
+    throw Error(
+        Failure::input,
+        fmt::format("[train, {}] expected a finite factor at t = {}, got {} from {}", name, t,
+                    value ? fmt::format("{}", *value) : "no number", formula::print(expression)));
   }
   return *value;
 }
@@ -64,8 +67,8 @@ std::vector<ParameterFactors> parameter_factors(
       const formula::ExprPtr expression = formula::parse_expression(*text);
       return names == scalars.end() ? expression : formula::fold(*expression, names->second);
     };
-    factors.push_back({resolve(train.lr_scale, 1),
-                       resolve(train.decay, undecayed(parameter.role) ? 0 : 1)});
+    factors.push_back(
+        {resolve(train.lr_scale, 1), resolve(train.decay, undecayed(parameter.role) ? 0 : 1)});
   }
   return factors;
 }
@@ -99,7 +102,8 @@ bool Optimizer::update(engine::Engine<float>& engine, Pieces& pieces, int64_t t,
   }
   // From the betas as the kernel has them: 1 - 0.999F differs from 0.001 by 1e-5 of it.
   const auto correction = [t](double beta) {
-    return 1 / (1 - std::pow(static_cast<double>(static_cast<float>(beta)), static_cast<double>(t)));
+    return 1 /
+           (1 - std::pow(static_cast<double>(static_cast<float>(beta)), static_cast<double>(t)));
   };
   const auto step_piece = [&](const Piece& piece) {
     const size_t i = piece.parameter;

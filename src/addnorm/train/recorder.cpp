@@ -65,8 +65,7 @@ void Recorder::step(const StepRecord& record) {
   report.seconds = state_.seconds;
   report.steps_per_second = rate(static_cast<double>(state_.step - step_before_));
   report.tokens_per_second = rate(static_cast<double>(state_.tokens - tokens_before_));
-  report.seconds_left =
-      static_cast<double>(report.steps - report.step) / report.steps_per_second;
+  report.seconds_left = static_cast<double>(report.steps - report.step) / report.steps_per_second;
   report.skipped = record.refused;
   run_.reporter.step(report);
 }
@@ -80,15 +79,16 @@ void Recorder::note(int64_t step, const std::string& text) {
 
 void Recorder::diagnosis(const Diagnostics& diagnostics) {
   // Without a plain step to compare with, what the engine's own part costs is not known.
-  const double plain = plain_steps_ > 0 ? plain_seconds_ / static_cast<double>(plain_steps_)
-                                        : engine_seconds_;
+  const double plain =
+      plain_steps_ > 0 ? plain_seconds_ / static_cast<double>(plain_steps_) : engine_seconds_;
   const double cost = std::max(0.0, step_seconds_ - plain);
   write(diagnostics.line(state_.step, cost));
   if (cost_told_) return;
   cost_told_ = true;
-  run_.reporter.note(fmt::format("step {}: measuring per layer and role took {:.3g} s on top of a step "
-                                 "of {:.3g} s",
-                                 state_.step, cost, plain));
+  run_.reporter.note(
+      fmt::format("step {}: measuring per layer and role took {:.3g} s on top of a step "
+                  "of {:.3g} s",
+                  state_.step, cost, plain));
 }
 
 void Recorder::evaluation(const Evaluation& evaluation) {

@@ -13,9 +13,9 @@ struct StepReport {
   double loss = 0;
   double grad_norm = 0;
   double lr = 0;
-  int64_t tokens = 0;          // since the start
-  double seconds = 0;          // since the start
-  double steps_per_second = 0;   // of this session
+  int64_t tokens = 0;           // since the start
+  double seconds = 0;           // since the start
+  double steps_per_second = 0;  // of this session
   double tokens_per_second = 0;
   double seconds_left = 0;
   bool skipped = false;

@@ -18,8 +18,9 @@ Schedule::Shape parse_shape(const std::string& name) {
   if (name == "cosine") return Schedule::Shape::cosine;
   if (name == "inverse_sqrt") return Schedule::Shape::inverse_sqrt;
   if (name == "wsd") return Schedule::Shape::wsd;
-  fail_input("train.schedule",
-             fmt::format("expected constant, linear, cosine, inverse_sqrt or wsd, got \"{}\"", name));
+  fail_input(
+      "train.schedule",
+      fmt::format("expected constant, linear, cosine, inverse_sqrt or wsd, got \"{}\"", name));
 }
 
 // Shares of the specification ("5%") are resolved anew for another number of steps.
@@ -34,8 +35,10 @@ double Schedule::rate(int64_t t) const {
   if (t <= warmup) return lr * static_cast<double>(t) / static_cast<double>(warmup);
   const double done = static_cast<double>(t - warmup) / static_cast<double>(steps - warmup);
   switch (shape) {
-    case Shape::constant: return lr;
-    case Shape::linear: return lr + (min_lr - lr) * done;
+    case Shape::constant:
+      return lr;
+    case Shape::linear:
+      return lr + (min_lr - lr) * done;
     case Shape::cosine:
       return min_lr + (lr - min_lr) * 0.5 * (1 + std::cos(std::numbers::pi * done));
     case Shape::inverse_sqrt:
@@ -63,9 +66,12 @@ Schedule make_schedule(const model::TrainSection& train) {
 
 const char* extend_name(Extend how) {
   switch (how) {
-    case Extend::keep: return "keep";
-    case Extend::rewarm: return "rewarm";
-    case Extend::stretch: return "stretch";
+    case Extend::keep:
+      return "keep";
+    case Extend::rewarm:
+      return "rewarm";
+    case Extend::stretch:
+      return "stretch";
   }
   return "";
 }
@@ -91,9 +97,12 @@ double Rates::rate(int64_t t, size_t extensions) const {
   const Extension& one = extensions_[extensions - 1];
   const Schedule& schedule = extended_[extensions - 1];
   switch (one.how) {
-    case Extend::keep: return rate(std::max<int64_t>(one.after, 1), extensions - 1);
-    case Extend::rewarm: return schedule.rate(t - one.after);
-    case Extend::stretch: return schedule.rate(t);
+    case Extend::keep:
+      return rate(std::max<int64_t>(one.after, 1), extensions - 1);
+    case Extend::rewarm:
+      return schedule.rate(t - one.after);
+    case Extend::stretch:
+      return schedule.rate(t);
   }
   return 0;
 }

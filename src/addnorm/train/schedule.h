@@ -61,7 +61,7 @@ class Rates {
 // What an extension would do: the first, middle and last rate of the added updates.
 struct ExtendChoice {
   Extend how = Extend::keep;
-  int64_t first = 0, middle = 0, last = 0;     // updates
+  int64_t first = 0, middle = 0, last = 0;  // updates
   double first_rate = 0, middle_rate = 0, last_rate = 0;
 };
 std::array<ExtendChoice, 3> extend_choices(const model::TrainSection& train,
