@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "formula/random_program.h"
+
 namespace addnorm::formula {
 namespace {
 
@@ -535,11 +537,11 @@ TEST(CheckFlow, BranchesReachOut) {
   expect_findings(
       "begin: y = embed\nblock: x = x + ffn(y); y = y + attn(x)\nend: out = x",
       {"warning [formula:2:32] expected the result of `attn` to reach `out`, got no use "
-       "of it that does in layers 4"});
+       "of it that does in layer 4"});
   expect_findings(
       "begin: y = embed\nblock: z = f(x); x = x + y; y = z",
       {"warning [formula:2:12] expected the result of `f` to reach `out`, got no use of "
-       "it that does in layers 4 (ffn)"});
+       "it that does in layer 4 (ffn)"});
   // A block without layers has no instances.
   expect_fine("block[1..0]: y = f(x)\nblock: x = x + f(x)");
 }
@@ -585,6 +587,33 @@ TEST(Check, EverythingAtOnceInOrderAndOnce) {
       {"error [formula:1:6]", "error [formula:2:1]", "error [formula:2:24]", "error [formula:2:34]",
        "error [formula:3:8]", "error [formula:3:11]", "error [formula:4:8]", "error [formula:4:33]",
        "error [formula:4:44]", "error [formula:5:12]"});
+}
+
+TEST(Check, NothingCrashesIt) {
+  int fine = 0;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    const Stack kinds[] = {Stack::decoder, Stack::encoder, Stack::pair_encoder,
+                           Stack::pair_decoder};
+    const Context context = pair(kinds[seed % 4], 1 + static_cast<int>(seed % 5));
+    check(RandomProgram(seed).program(), context);
+    try {
+      if (!has_errors(check(parse(damaged_program(seed)), context))) ++fine;
+    } catch (const Error&) {  // does not parse
+    }
+  }
+  EXPECT_GT(fine, 20);
+  std::string sum = "x = f(x)";
+  for (int i = 0; i < 900; ++i) sum += " + x";
+  expect_fine(sum);
+}
+
+TEST(Check, SingleStacksHaveEqualLayerCounts) {
+  Context context;
+  context.layers = 6;
+  EXPECT_EQ(layout(parse("x = x + N/M*f(x)"), context).scalars.at("N"), 6);
+  context.stack = Stack::pair_decoder;
+  context.encoder_layers = 3;
+  EXPECT_EQ(layout(parse("x = x + N/M*f(x)"), context).scalars.at("N"), 3);
 }
 
 TEST(Check, ManyLayersAreCheap) {
