@@ -1,3 +1,4 @@
+// What one thread of the cpu engine does: the nodes of a step on its own rows, forward and backward.
 #include <algorithm>
 
 #include "addnorm/base/error.h"

@@ -36,8 +36,10 @@ struct ModelSection {
   int64_t rotary_dim = 0, relative_buckets = 32, relative_distance = 128;
   int64_t vocab = 0, context = 256;
   double dropout = 0;
-  std::string wiring, encoder_wiring, decoder_wiring;                 // as given
-  std::string wiring_name, encoder_wiring_name, decoder_wiring_name;  // catalogue names, if any
+  // Formulas, whatever the file named; a pair has one for each stack, and `wiring` is empty.
+  std::string wiring, encoder_wiring, decoder_wiring;
+  // What was named: "mix-ln(fraction=0.06)"; "" for a formula of one's own.
+  std::string wiring_name, encoder_wiring_name, decoder_wiring_name;
 };
 
 struct DataSection {
@@ -66,12 +68,13 @@ struct TrainSection {
 
 struct Specification {
   ModelSection model;
-  std::map<std::string, std::string> init;  // role (with "encoder." or "decoder.") -> rule text, resolved
+  std::map<std::string, std::string>
+      init;  // role (with "encoder." or "decoder.") -> rule text, resolved
   DataSection data;
   TrainSection train;
-  std::map<std::string, Source> sources;    // "train.lr" -> where its value came from
-  std::string file;                         // "" where there was none
-  Findings findings;                        // warnings and information; errors are thrown
+  std::map<std::string, Source> sources;  // "train.lr" -> where its value came from
+  std::string file;                       // "" where there was none
+  Findings findings;                      // warnings and information; errors are thrown
 };
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;  // "model.layers" -> "24"
@@ -91,8 +94,10 @@ Specification for_text(const std::string& text_file, const Overrides& overrides,
 // TOML that loads to the same specification: formulas written out (`wiring`, `wiring_name`),
 // published initialization written out, each value with its source as a comment.
 std::string resolved_toml(const Specification& specification);
-std::string commented_default();       // `addnorm spec`
-std::string documentation();           // docs/specification.md
+std::string commented_default();  // `addnorm spec`
+std::string documentation();      // docs/specification.md
+// "--train.lr   learning rate at its top (required)", of one section or ("") of all.
+std::vector<std::string> flag_lines(const std::string& section = "");
 
 // Sizes and programs, checked; throws on errors of the formula for this model. `findings` receives
 // warnings and information.
@@ -101,6 +106,12 @@ graph::ModelShape shape(const Specification& specification, const formula::Catal
 
 // L S d head_dim ffn N M of a stack (S counted from its program); what expressions in values may use.
 formula::Scalars scalars(const graph::ModelShape& shape, graph::StackSide side);
+
+// Factors of [train.lr_scale] and [train.decay] for a weight of this role and stack.
+double lr_scale(const TrainSection& train, const graph::ModelShape& shape, graph::Role role,
+                graph::StackSide side);
+double decay_scale(const TrainSection& train, const graph::ModelShape& shape, graph::Role role,
+                   graph::StackSide side);
 
 // Resolved training numbers.
 int64_t warmup_steps(const TrainSection& train);  // shares round up
