@@ -70,7 +70,9 @@ class Artist {
         for (size_t k = 0; k < statement.names.size() && k < statement.values.size(); ++k) {
           if (is_constant(*statement.values[k])) scalars_.insert(statement.names[k]);
         }
-        text += "    " + print(statement) + "\n\n";
+        text += "    " + print(statement) + "\n";
+        const bool last = i + 1 == statements.size() || !is_text(statements[i + 1]);
+        if (last) text += "\n";
         continue;
       }
       if (drawn_into_next(statements, i, carried)) continue;
