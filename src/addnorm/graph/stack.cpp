@@ -70,7 +70,7 @@ StackLowering::Names StackLowering::name_parts(const std::vector<Statement>& bod
       if (e.kind != Expr::Kind::call) return;
       const Key key{&e, instance};
       if (formula::is_norm_kind(e.name)) {
-        if (norm_choice(builder_.shape, e.name, e.options, {}).has_parameters()) names.norms[key] = ++norms;
+        if (norm_has_parameters(builder_.shape, e.name, e.options)) names.norms[key] = ++norms;
       } else if (e.name == "linear") {
         names.linears[key] = ++linears;
       } else if (e.name == "param" && share_of(e) != "stack") {
