@@ -173,6 +173,11 @@ class Artist {
     }
     const size_t count = uses(*next.values.front(), name);
     if (count == 0 || (count > 1 && !has_run(next.values.front(), name, count))) return false;
+    // A new value under a name whose old value is still to be drawn: the old one is meant inside.
+    if (uses(*statement.values.front(), name) > 0 || definitions_.contains(name)) return false;
+    for (const auto& [other, definition] : definitions_) {
+      if (uses(*definition.value, name) > 0) return false;
+    }
     // What was to be drawn into this one goes along.
     definitions_[name] = {statement.values.front(), count};
     return true;
@@ -246,7 +251,7 @@ class Artist {
     for (size_t i = 0; i < terms.size(); ++i) {
       const Term& term = terms[i];
       if (is_constant(*term.value)) {
-        constants.push_back(std::string(1, term.op) + " " + in_parentheses(*term.value));
+        constants.push_back(std::string(1, term.op) + in_parentheses(*term.value));
         continue;
       }
       if (const size_t count = fan(terms, i); count > 1) {
