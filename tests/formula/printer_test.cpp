@@ -2,7 +2,7 @@
 // random programs and after random damage.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -72,7 +72,7 @@ TEST(Printer, RandomProgramsComeBack) {
 }
 
 TEST(Parser, GarbageNeverCrashes) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   int parsed = 0;
   for (uint64_t i = 0; i < 20000; ++i) {
     const std::string text = damaged_program(i);
@@ -85,10 +85,11 @@ TEST(Parser, GarbageNeverCrashes) {
     }
   }
   EXPECT_GT(parsed, 1000);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  RecordProperty("seconds", std::to_string(seconds.count()));
-#ifdef NDEBUG
-  EXPECT_LT(seconds.count(), 10);  // takes half a second; 2 s on an idle core is the promise
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  EXPECT_LT(seconds, 20);
+#else
+  EXPECT_LT(seconds, 2);  // of processor time
 #endif
 }
 

@@ -150,7 +150,9 @@ void StackLowering::run_layer(const formula::Block& block, int layer, const Name
     Scope scope{section, section + ".", &locals, &names, instance};
     if (sublayer) {
       scope.points += branches_[static_cast<size_t>(instance)] + ".";
-      scalars_["s"] = layer * instances + instance + 1;
+      const size_t calls = names.calls.size() / static_cast<size_t>(instances);  // of f in the text
+      scalars_["s"] = static_cast<double>(layout_.calls_before[static_cast<size_t>(layer)]) +
+                      static_cast<double>(static_cast<size_t>(instance) * calls) + 1;
     }
     run_statements(block.body, scope);
   }
