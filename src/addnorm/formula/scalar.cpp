@@ -68,7 +68,7 @@ double apply_operator(char op, double a, double b) {
 
 namespace {
 
-std::optional<double> apply(const std::string& function, Args arguments) {
+std::optional<double> call(const std::string& function, Args arguments) {
   const ScalarFunction* found = find(function);
   if (found == nullptr || found->arguments != arguments.size()) return std::nullopt;
   return found->apply(arguments);
@@ -78,7 +78,7 @@ std::optional<double> apply(const std::string& function, Args arguments) {
 
 std::optional<double> apply_function(const std::string& function,
                                      const std::vector<double>& arguments) {
-  return apply(function, arguments);
+  return call(function, arguments);
 }
 
 std::optional<double> evaluate(const Expr& expression, const Scalars& scalars) {
@@ -103,7 +103,7 @@ std::optional<double> evaluate(const Expr& expression, const Scalars& scalars) {
         values[count++] = *value;
       }
       if (expression.kind == Expr::Kind::negate) return -values[0];
-      if (expression.kind == Expr::Kind::call) return apply(expression.name, Args(values, count));
+      if (expression.kind == Expr::Kind::call) return call(expression.name, Args(values, count));
       return apply_operator(expression.op, values[0], values[1]);
     }
   }
