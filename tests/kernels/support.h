@@ -78,7 +78,7 @@ inline void check_gradient(Index size, const Wide& want, double tolerance, const
   call(added.data(), true);
   Wide sum = want;
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
-  expect_near(added, sum, tolerance, what + " accumulated");
+  expect_near(added, sum, tolerance, what + " accumulated", 1);
 }
 
 // Every test runs on every instruction set that this processor has.

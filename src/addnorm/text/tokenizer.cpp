@@ -22,7 +22,8 @@ class ByteTokenizer : public Tokenizer {
   std::string kind() const override { return "bytes"; }
   size_t token_bytes(std::string_view) const override { return 1; }
 
-  void encode(std::string_view text, const Place&, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view text, const std::string&, uint64_t,
+              std::vector<int32_t>& ids) const override {
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   }
 
@@ -59,13 +60,14 @@ class CharTokenizer : public Tokenizer {
     return at;
   }
 
-  void encode(std::string_view text, const Place& place, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view text, const std::string& name, uint64_t offset,
+              std::vector<int32_t>& ids) const override {
     for (size_t at = 0; at < text.size();) {
       const size_t start = at;
       const int32_t code_point = next(text, at);
       const auto index = static_cast<size_t>(code_point);
       const int32_t id = code_point >= 0 && index < ids_.size() ? ids_[index] : -1;
-      if (id < 0) fail_unknown(text.substr(start, at - start), code_point, place, start);
+      if (id < 0) fail_unknown(text.substr(start, at - start), code_point, {name, offset + start});
       ids.push_back(id);
     }
   }
@@ -99,15 +101,15 @@ class CharTokenizer : public Tokenizer {
     return next_code_point(text, at);
   }
 
-  [[noreturn]] void fail_unknown(std::string_view bytes, int32_t code_point, const Place& place,
-                                 size_t at) const {
+  [[noreturn]] void fail_unknown(std::string_view bytes, int32_t code_point,
+                                 const Place& place) const {
     const std::string what = code_point < 0
                                  ? "a byte that is not UTF-8, " + quoted(bytes)
                                  : fmt::format("{} (U+{:04X})", quoted(bytes), code_point);
     fail_input(place.name,
                fmt::format("byte {}: expected one of the {} characters of the training part, got "
                            "{}; try tokenizer = \"bytes\" or a training part that holds it",
-                           place.offset + at, table_.size(), what));
+                           place.offset, table_.size(), what));
   }
 
   std::vector<int32_t> table_;  // id -> code point, ascending

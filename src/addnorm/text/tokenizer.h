@@ -44,15 +44,16 @@ class Tokenizer {
 
   // The size in bytes of the token at the start of the (not empty) text.
   virtual size_t token_bytes(std::string_view text) const = 0;
-  // Appends the ids of the text; an unknown character is an Error with its byte offset.
-  virtual void encode(std::string_view text, const Place& place,
+  // Appends the ids of the text; an unknown character is an Error with its byte offset, where the text
+  // begins at byte `offset` of the file `name`.
+  virtual void encode(std::string_view text, const std::string& name, uint64_t offset,
                       std::vector<int32_t>& ids) const = 0;
   // Special ids and ids outside the vocabulary give nothing.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
 
   std::vector<int32_t> encode(std::string_view text, const Place& place = {"text", 0}) const {
     std::vector<int32_t> ids;
-    encode(text, place, ids);
+    encode(text, place.name, place.offset, ids);
     return ids;
   }
 

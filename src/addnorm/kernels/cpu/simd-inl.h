@@ -30,6 +30,7 @@ struct Whole {
   HWY_INLINE Vector load(const float* p) const { return hn::LoadU(Floats(), p); }
   HWY_INLINE void store(Vector v, float* p) const { hn::StoreU(v, Floats(), p); }
   HWY_INLINE Vector keep(Vector v) const { return v; }
+  HWY_INLINE Vector keep_or(Vector v, Vector) const { return v; }
 };
 
 // The first `count` numbers of a vector; the others read as 0, are not written and not touched.
@@ -55,6 +56,9 @@ struct Part {
   }
   HWY_INLINE Vector keep(Vector v) const {
     return hn::IfThenElseZero(hn::FirstN(Floats(), count), v);
+  }
+  HWY_INLINE Vector keep_or(Vector v, Vector other) const {
+    return hn::IfThenElse(hn::FirstN(Floats(), count), v, other);
   }
 };
 

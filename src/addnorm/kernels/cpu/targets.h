@@ -2,6 +2,8 @@
 // by every file that includes Highway, so that all agree on the dispatch tables.
 #pragma once
 
-// SSSE3 and AVX3_DL bring nothing for float arithmetic over what is left: AVX3 (AVX-512), AVX2, SSE4 and
-// plain C++ for older processors.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+// SSSE3 and AVX3_DL bring nothing for float arithmetic over what is left: AVX3 (AVX-512), AVX2, SSE4
+// and plain C++ for older processors. The kernels keep vectors in arrays, which vectors of unknown
+// length (SVE) do not allow: Arm runs on NEON.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)

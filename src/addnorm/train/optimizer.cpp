@@ -1,0 +1,179 @@
+#include "addnorm/train/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "addnorm/base/error.h"
+#include "addnorm/kernels/kernels.h"
+
+namespace addnorm::train {
+namespace {
+
+Optimizer::Kind parse_kind(const std::string& name) {
+  if (name == "adam") return Optimizer::Kind::adam;
+  if (name == "adamw") return Optimizer::Kind::adamw;
+  if (name == "sgd") return Optimizer::Kind::sgd;
+  fail_input("train.optimizer", fmt::format("expected adam, adamw or sgd, got \"{}\"", name));
+}
+
+bool undecayed(graph::Role role) {
+  return role == graph::Role::norm || role == graph::Role::bias || role == graph::Role::param;
+}
+
+const char* side_prefix(graph::StackSide side) {
+  switch (side) {
+    case graph::StackSide::encoder:
+      return "encoder.";
+    case graph::StackSide::decoder:
+      return "decoder.";
+    case graph::StackSide::single:
+      break;
+  }
+  return "";
+}
+
+const std::string* expression_of(const std::map<std::string, std::string>& by_role,
+                                 const graph::Parameter& parameter) {
+  const std::string role = graph::role_name(parameter.role);
+  auto found = by_role.find(side_prefix(parameter.side) + role);
+  if (found == by_role.end()) found = by_role.find(role);
+  return found == by_role.end() ? nullptr : &found->second;
+}
+
+double value_at(const formula::Expr& expression, int64_t t, const std::string& name) {
+  if (expression.kind == formula::Expr::Kind::number) return expression.number;
+  const auto value = formula::evaluate(expression, {{"t", static_cast<double>(t)}});
+  if (!value || !std::isfinite(*value)) {
+    throw Error(
+        Failure::input,
+        fmt::format("[train, {}] expected a finite factor at t = {}, got {} from {}", name, t,
+                    value ? fmt::format("{}", *value) : "no number", formula::print(expression)));
+  }
+  return *value;
+}
+
+}  // namespace
+
+std::vector<ParameterFactors> parameter_factors(
+    const model::TrainSection& train, const graph::Graph& graph,
+    const std::map<graph::StackSide, formula::Scalars>& scalars) {
+  std::vector<ParameterFactors> factors;
+  for (const graph::Parameter& parameter : graph.parameters) {
+    const auto names = scalars.find(parameter.side);
+    const auto resolve = [&](const std::map<std::string, std::string>& by_role, double fallback) {
+      const std::string* text = expression_of(by_role, parameter);
+      if (text == nullptr) return formula::number(fallback);
+      const formula::ExprPtr expression = formula::parse_expression(*text);
+      return names == scalars.end() ? expression : formula::fold(*expression, names->second);
+    };
+    factors.push_back(
+        {resolve(train.lr_scale, 1), resolve(train.decay, undecayed(parameter.role) ? 0 : 1)});
+  }
+  return factors;
+}
+
+Optimizer::Optimizer(const model::TrainSection& train, const graph::Graph& graph,
+                     std::vector<ParameterFactors> factors)
+    : kind_(parse_kind(train.optimizer)),
+      beta1_(train.beta1),
+      beta2_(train.beta2),
+      eps_(train.eps),
+      momentum_(train.momentum),
+      weight_decay_(model::weight_decay(train)),
+      factors_(std::move(factors)),
+      first_(graph.parameters.size()),
+      second_(graph.parameters.size()),
+      numbers_(graph.parameters.size()) {
+  ADDNORM_ASSERT(factors_.size() == graph.parameters.size());
+  for (size_t i = 0; i < graph.parameters.size(); ++i) {
+    names_.push_back(graph.parameters[i].name);
+    const auto size = static_cast<size_t>(graph.parameters[i].size());
+    if (kind_ != Kind::sgd || momentum_ != 0) first_[i].resize(size);
+    if (kind_ != Kind::sgd) second_[i].resize(size);
+  }
+}
+
+bool Optimizer::update(engine::Engine<float>& engine, Pieces& pieces, int64_t t, double lr,
+                       double gradient_factor) {
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    numbers_[i].rate = lr * value_at(*factors_[i].lr_scale, t, names_[i]);
+    numbers_[i].decay = weight_decay_ * value_at(*factors_[i].decay, t, names_[i]);
+  }
+  // From the betas as the kernel has them: 1 - 0.999F differs from 0.001 by 1e-5 of it.
+  const auto correction = [t](double beta) {
+    return 1 /
+           (1 - std::pow(static_cast<double>(static_cast<float>(beta)), static_cast<double>(t)));
+  };
+  const auto step_piece = [&](const Piece& piece) {
+    const size_t i = piece.parameter;
+    const auto count = static_cast<kernels::Index>(piece.count);
+    float* w = piece.of(engine.parameter(i)).data();
+    float* g = piece.of(engine.gradient(i)).data();
+    float* first = first_[i].empty() ? nullptr : first_[i].data() + piece.first;
+    if (kind_ == Kind::sgd) {
+      kernels::SgdStep step;
+      step.gradient_scale = static_cast<float>(gradient_factor);
+      step.rate = static_cast<float>(numbers_[i].rate);
+      step.momentum = static_cast<float>(momentum_);
+      step.decay = static_cast<float>(numbers_[i].decay);
+      kernels::sgd(step, count, w, g, first);
+      return;
+    }
+    kernels::AdamStep step;
+    step.gradient_scale = static_cast<float>(gradient_factor);
+    step.rate = static_cast<float>(numbers_[i].rate);
+    step.beta1 = static_cast<float>(beta1_);
+    step.beta2 = static_cast<float>(beta2_);
+    step.correction1 = static_cast<float>(correction(beta1_));
+    step.correction2 = static_cast<float>(correction(beta2_));
+    step.eps = static_cast<float>(eps_);
+    step.decay = static_cast<float>(numbers_[i].decay);
+    step.decoupled = kind_ == Kind::adamw;
+    kernels::adam(step, count, w, g, first, second_[i].data() + piece.first);
+  };
+  // Judged piece by piece, while they are in the cache.
+  return pieces.sum([&](const Piece& piece) {
+    step_piece(piece);
+    return finite(engine, piece) ? 0.0 : 1.0;
+  }) == 0;
+}
+
+bool Optimizer::finite(engine::Engine<float>& engine, const Piece& piece) const {
+  const auto all_finite = [&](const float* values) {
+    return kernels::first_nonfinite(static_cast<kernels::Index>(piece.count), values) < 0;
+  };
+  const std::vector<float>& first = first_[piece.parameter];
+  const std::vector<float>& second = second_[piece.parameter];
+  return all_finite(piece.of(engine.parameter(piece.parameter)).data()) &&
+         (first.empty() || all_finite(first.data() + piece.first)) &&
+         (second.empty() || all_finite(second.data() + piece.first));
+}
+
+BadElement Optimizer::first_non_finite(engine::Engine<float>& engine, Pieces& pieces) const {
+  const double bad =
+      pieces.sum([&](const Piece& piece) { return finite(engine, piece) ? 0.0 : 1.0; });
+  if (bad == 0) return {};
+  const char* first_name = kind_ == Kind::sgd ? "momentum:" : "m:";
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto find = [](std::span<const float> values) {
+      return kernels::first_nonfinite(static_cast<kernels::Index>(values.size()), values.data());
+    };
+    if (const auto at = find(engine.parameter(i)); at >= 0) return {names_[i], at};
+    if (const auto at = find(first_[i]); at >= 0) return {first_name + names_[i], at};
+    if (const auto at = find(second_[i]); at >= 0) return {"v:" + names_[i], at};
+  }
+  return {};
+}
+
+std::vector<Optimizer::Moment> Optimizer::moments() {
+  std::vector<Moment> all;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const char* first_name = kind_ == Kind::sgd ? "momentum:" : "m:";
+    if (!first_[i].empty()) all.push_back({first_name + names_[i], i, &first_[i]});
+    if (!second_[i].empty()) all.push_back({"v:" + names_[i], i, &second_[i]});
+  }
+  return all;
+}
+
+}  // namespace addnorm::train

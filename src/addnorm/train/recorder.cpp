@@ -1,0 +1,115 @@
+#include "addnorm/train/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace addnorm::train {
+
+Recorder::Recorder(const Run& run, checkpoint::TrainState& state)
+    : run_(run),
+      state_(state),
+      metrics_(run.folder / "metrics.jsonl"),
+      seconds_before_(state.seconds),
+      step_before_(state.step),
+      tokens_before_(state.tokens) {}
+
+double Recorder::rate(double amount) const { return amount / std::max(since(begin_), 1e-9); }
+
+void Recorder::start(const FirstLoss& first) {
+  Line line("step");
+  line.integer("step", 0)
+      .number("loss", first.loss)
+      .number("clipped", 0)
+      .integer("skipped_steps", 0)
+      .integer("nonfinite_steps", 0)
+      .integer("tokens", 0)
+      .number("seconds", seconds());
+  write(line);
+  if (!first.warning.empty()) note(0, first.warning);
+}
+
+void Recorder::begin_step(bool measured) {
+  step_begin_ = Clock::now();
+  measured_ = measured;
+  engine_seconds_ = 0;
+}
+
+void Recorder::step(const StepRecord& record) {
+  state_.seconds = seconds();
+  step_seconds_ = since(step_begin_);
+  if (!measured_) {
+    plain_seconds_ += step_seconds_;
+    ++plain_steps_;
+  }
+  Line line("step");
+  line.integer("step", state_.step)
+      .number("loss", record.loss)
+      .number("lr", record.lr)
+      .number("grad_norm", record.grad_norm)
+      .number("clip", record.refused ? 0 : record.clip)
+      .number("clipped", record.clipped)
+      .integer("skipped_steps", state_.skipped_steps)
+      .integer("nonfinite_steps", state_.nonfinite_steps)
+      .integer("tokens", state_.tokens)
+      .number("seconds", state_.seconds);
+  write(line);
+
+  StepReport report;
+  report.step = state_.step;
+  report.steps = run_.settings.steps;
+  report.loss = record.loss;
+  report.grad_norm = record.grad_norm;
+  report.lr = record.lr;
+  report.tokens = state_.tokens;
+  report.seconds = state_.seconds;
+  report.steps_per_second = rate(static_cast<double>(state_.step - step_before_));
+  report.tokens_per_second = rate(static_cast<double>(state_.tokens - tokens_before_));
+  report.seconds_left = static_cast<double>(report.steps - report.step) / report.steps_per_second;
+  report.skipped = record.refused;
+  run_.reporter.step(report);
+}
+
+void Recorder::note(int64_t step, const std::string& text) {
+  Line line("note");
+  line.integer("step", step).text("text", text);
+  write(line);
+  run_.reporter.note(fmt::format("step {}: {}", step, text));
+}
+
+void Recorder::diagnosis(const Diagnostics& diagnostics) {
+  // Without a plain step to compare with, what the engine's own part costs is not known.
+  const double plain =
+      plain_steps_ > 0 ? plain_seconds_ / static_cast<double>(plain_steps_) : engine_seconds_;
+  const double cost = std::max(0.0, step_seconds_ - plain);
+  write(diagnostics.line(state_.step, cost));
+  if (cost_told_) return;
+  cost_told_ = true;
+  run_.reporter.note(
+      fmt::format("step {}: measuring per layer and role took {:.3g} s on top of a step "
+                  "of {:.3g} s",
+                  state_.step, cost, plain));
+}
+
+void Recorder::evaluation(const Evaluation& evaluation) {
+  Line line("eval");
+  line.integer("step", state_.step)
+      .number("val_loss", evaluation.loss())
+      .number("val_sum", evaluation.sum)
+      .integer("val_tokens", evaluation.tokens)
+      .number("perplexity", evaluation.perplexity());
+  if (evaluation.bytes > 0) line.number("bits_per_byte", evaluation.bits_per_byte());
+  write(line);
+  run_.reporter.evaluated(state_.step, evaluation.loss());
+}
+
+void Recorder::save() {
+  metrics_.sync();
+  state_.seconds = seconds();
+  const auto folder =
+      checkpoint::save_checkpoint(run_.folder, state_, weight_tensors(run_.engine),
+                                  moment_tensors(run_.optimizer, run_.engine.graph()));
+  run_.reporter.saved(folder);
+}
+
+}  // namespace addnorm::train
