@@ -23,7 +23,8 @@ if [ ${#files[@]} -eq 0 ]; then
 fi
 
 echo "lint: clang-format on ${#files[@]} files"
-clang-format-19 --dry-run -Werror "${files[@]}"
+status=0
+clang-format-19 --dry-run -Werror "${files[@]}" || status=1
 
 # A header is judged where it is included: through its own source file, if it has one.
 if [ ! -f build/release/compile_commands.json ]; then cmake --preset release --log-level=WARNING; fi
@@ -33,8 +34,9 @@ for file in "${files[@]}"; do
   unit=${unit%.cpp}.cpp
   if grep -qF "/$unit\"" build/release/compile_commands.json; then units+=("$PWD/$unit"); fi
 done
-if [ ${#units[@]} -eq 0 ]; then exit 0; fi
+if [ ${#units[@]} -eq 0 ]; then exit "$status"; fi
 mapfile -t units < <(printf '%s\n' "${units[@]}" | sort -u)
 echo "lint: clang-tidy on ${#units[@]} files"
 printf '%s\0' "${units[@]}" | xargs -0 -n 1 -P "$jobs" clang-tidy-19 -p build/release --quiet \
-  --extra-arg=-Wno-unknown-warning-option
+  --extra-arg=-Wno-unknown-warning-option || status=1
+exit "$status"

@@ -1,12 +1,12 @@
-// Every tier-1 program of the catalogue parses, prints and comes back, and has no finding in the
+// Every program of the catalogue parses, prints and comes back, and has no finding in the
 // stacks it is meant for.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "addnorm/formula/catalogue.h"
 #include "addnorm/formula/check.h"
-#include "formula/catalogue_programs.h"
 
 namespace addnorm::formula {
 namespace {
@@ -36,15 +36,15 @@ std::vector<Stack> stacks_for(const std::string& name, const Program& program) {
 }
 
 TEST(CataloguePrograms, RoundTrip) {
-  for (const NamedProgram& entry : catalogue_programs) {
-    const Program program = parse(entry.text);
+  for (const Entry& entry : Catalogue::builtin().entries()) {
+    const Program program = parse(entry.formula);
     EXPECT_TRUE(same(program, parse(print(program)))) << entry.name << "\n" << print(program);
   }
 }
 
 TEST(CataloguePrograms, HaveNoFindings) {
-  for (const NamedProgram& entry : catalogue_programs) {
-    const Program program = parse(entry.text);
+  for (const Entry& entry : Catalogue::builtin().entries()) {
+    const Program program = parse(entry.formula);
     for (const Stack stack : stacks_for(entry.name, program)) {
       for (const int layers : {2, 4, 7, 24}) {
         EXPECT_EQ(lines_of(check(program, context_of(stack, layers))), "")
@@ -55,8 +55,8 @@ TEST(CataloguePrograms, HaveNoFindings) {
 }
 
 TEST(CataloguePrograms, FitOneLayerToo) {
-  for (const NamedProgram& entry : catalogue_programs) {
-    const Program program = parse(entry.text);
+  for (const Entry& entry : Catalogue::builtin().entries()) {
+    const Program program = parse(entry.formula);
     for (const Stack stack : stacks_for(entry.name, program)) {
       // Keel's first layer names its branches and has no cross.
       const bool refused = entry.name == "keel" && stack == Stack::pair_decoder;
@@ -67,9 +67,9 @@ TEST(CataloguePrograms, FitOneLayerToo) {
 
 TEST(CataloguePrograms, DecoderFormsNeedAnEncoder) {
   int refused = 0;
-  for (const NamedProgram& entry : catalogue_programs) {
-    const Program program = parse(entry.text);
-    const bool reads_memory = entry.text.find("cross") != std::string::npos;
+  for (const Entry& entry : Catalogue::builtin().entries()) {
+    const Program program = parse(entry.formula);
+    const bool reads_memory = entry.formula.find("cross") != std::string::npos;
     const bool alone = has_errors(check(program, context_of(Stack::decoder, 4)));
     EXPECT_EQ(alone, reads_memory) << entry.name;
     refused += alone ? 1 : 0;

@@ -5,45 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "formula/check_support.h"
+
 namespace addnorm::formula {
 namespace {
-
-Context stack(int layers = 4) {
-  Context context;
-  context.layers = context.encoder_layers = context.decoder_layers = layers;
-  return context;
-}
-
-Context pair(Stack which, int layers = 4) {
-  Context context = stack(layers);
-  context.stack = which;
-  return context;
-}
-
-std::string findings(const std::string& program, const Context& context = stack()) {
-  return lines_of(check(parse(program), context));
-}
-
-// The program has exactly these findings (whole texts, or their beginnings).
-void expect_findings(const std::string& program, const std::vector<std::string>& beginnings,
-                     const Context& context = stack()) {
-  const Findings found = check(parse(program), context);
-  std::string all = lines_of(found);
-  ASSERT_EQ(found.size(), beginnings.size()) << program << "\n" << all;
-  for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_TRUE(found[i].text().starts_with(beginnings[i]))
-        << program << "\n got      " << found[i].text() << "\n expected " << beginnings[i];
-  }
-}
-
-void expect_fine(const std::string& program, const Context& context = stack()) {
-  EXPECT_EQ(findings(program, context), "") << program;
-}
 
 // A block with one more statement in front of a complete program.
 std::string with(const std::string& statement) {
@@ -511,84 +480,6 @@ TEST(CheckBlocks, Memory) {
                   {"error [formula] expected the decoder of a pair"}, pair(Stack::pair_decoder));
   expect_fine("x = x + f(x)", pair(Stack::pair_decoder));
   expect_fine("x = x + attn(x) + ffn(x)", pair(Stack::pair_encoder));
-}
-
-TEST(CheckFlow, EmbedReachesOut) {
-  expect_findings("x = x + f(x)\nend: out = memory",
-                  {"error [formula:1:9] expected the result of `f`",
-                   "error [formula:2:6] expected `out` to depend "
-                   "on `embed`"},
-                  pair(Stack::pair_decoder));
-  expect_findings("begin: x = memory\nblock: x = x + f(x)",
-                  {"error [formula] expected `out` to depend on `embed`"},
-                  pair(Stack::pair_decoder));
-  expect_fine("begin: x = 0*embed\nblock: x = x + f(x)");  // structural
-  expect_fine("begin: r = embed\nblock: x = 2*f(x)\nend: out = x");
-}
-
-TEST(CheckFlow, BranchesReachOut) {
-  expect_findings("y = attn(x); x = x + ffn(x)",
-                  {"error [formula:1:5] expected the result of `attn` to reach `out`"});
-  expect_fine("y = attn(x); x = x + ffn(x) + 0*y");
-  // Only the last layer's is lost: a warning that names it.
-  expect_findings("begin: y = embed\nblock: y = y + attn(x); x = x + ffn(x) + z; z = y", {"error"});
-  expect_findings(
-      "begin: y = embed\nblock: x = x + ffn(y); y = y + attn(x)\nend: out = x",
-      {"warning [formula:2:32] expected the result of `attn` to reach `out`, got no use "
-       "of it that does in layers 4"});
-  expect_findings(
-      "begin: y = embed\nblock: z = f(x); x = x + y; y = z",
-      {"warning [formula:2:12] expected the result of `f` to reach `out`, got no use of "
-       "it that does in layers 4 (ffn)"});
-  // A block without layers has no instances.
-  expect_fine("block[1..0]: y = f(x)\nblock: x = x + f(x)");
-}
-
-TEST(CheckFlow, Detach) {
-  expect_findings(
-      "x = detach(x) + f(detach(x))",
-      {"error [formula] expected a gradient from `out` to `embed`, got a `detach` on "
-       "every path",
-       "warning [formula:1:17] expected a gradient from `out` to `f`, got a `detach` on "
-       "every path in layers 1 to 3, 4 (attn)"});
-  expect_findings("x = x + detach(f(x))",
-                  {"error [formula:1:16] expected a gradient from `out` to `f`, got a `detach` on "
-                   "every path"});
-  expect_fine("x = x + f(x); x = x - silu(param(0, share=layer))*detach(x)");
-}
-
-TEST(Check, LetOverrides) {
-  const std::string mix =
-      "let: fraction = 1/4\nblock[1..floor(fraction*L)]: x = norm(x + f(x))\nblock: x = x + "
-      "f(norm(x))\nend: out = norm(x)";
-  Context context = stack(10);
-  EXPECT_EQ(layout(parse(mix), context).block_of[2]->at.line, 3);
-  context.let_overrides = {{"fraction", 0.5}};
-  EXPECT_EQ(layout(parse(mix), context).block_of[4]->at.line, 2);
-  EXPECT_EQ(layout(parse(mix), context).block_of[5]->at.line, 3);
-  EXPECT_EQ(layout(parse(mix), context).scalars.at("fraction"), 0.5);
-  context.let_overrides = {{"fractoin", 0.5}};
-  EXPECT_EQ(findings(mix, context),
-            "error [formula] expected a `let` name of the program, got `fractoin`; try `fraction`");
-  context.let_overrides = {{"fraction", std::numeric_limits<double>::infinity()}};
-  EXPECT_EQ(findings(mix, context),
-            "error [formula] expected a finite number for `fraction`, got inf");
-}
-
-TEST(Check, EverythingAtOnceInOrderAndOnce) {
-  expect_findings(
-      "let: unused = 1\n"
-      "block[1..9]: x = x + f(nrom(x))/(l - 1)\n"
-      "block: y, y = x\n"
-      "       L = 2; x = x + f(norm(x, gian=1)) + z\n"
-      "end: out = 2",
-      {"error [formula:1:6]", "error [formula:2:1]", "error [formula:2:24]", "error [formula:2:34]",
-       "error [formula:3:8]", "error [formula:3:11]", "error [formula:4:8]", "error [formula:4:33]",
-       "error [formula:4:44]", "error [formula:5:12]"});
-}
-
-TEST(Check, ManyLayersAreCheap) {
-  EXPECT_EQ(findings("x = x + f(norm(x)/sqrt(l)); out = norm(x)", stack(20000)), "");
 }
 
 }  // namespace

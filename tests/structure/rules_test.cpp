@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "addnorm/formula/catalogue.h"
 #include "structure/rules.h"
 #include "structure/source.h"
 
 namespace structure {
 namespace {
+
+namespace formula = addnorm::formula;
 
 const std::vector<std::string> code_endings = {".h", ".cpp"};
 
@@ -95,6 +98,20 @@ TEST(Output, PrintingAndExitingAreRefused) {
         "formula::print(p);", "layer.exit(1);", "std::fprintf(file, \"a\");", "on_exit(f);"}) {
     EXPECT_TRUE(output_complaints({"src/addnorm/base/a.cpp", line + "\n"}).empty()) << line;
   }
+}
+
+// Catalogue names that the formula language has as well: a node may be told by them.
+const std::set<std::string> language = {"attn",      "cross",   "ffn",       "f",     "norm",
+                                        "layernorm", "rmsnorm", "l2norm",    "dyt",   "derf",
+                                        "linear",    "param",   "scalenorm", "detach"};
+
+TEST(CatalogueNames, NothingInTheLibraryKnowsOne) {
+  std::set<std::string> names;
+  for (const std::string& name : formula::Catalogue::builtin().names()) names.insert(name);
+  EXPECT_GT(names.size(), 40u);
+  const Complaints found =
+      over(library(), [&](const File& file) { return name_complaints(file, names, language); });
+  EXPECT_TRUE(found.empty()) << report(found);
 }
 
 TEST(CatalogueNames, ALiteralThatIsOneIsRefused) {

@@ -4,7 +4,6 @@
 
 #include "addnorm/base/error.h"
 #include "addnorm/base/random.h"
-#include "addnorm/data/shuffle.h"
 
 namespace addnorm::data {
 namespace {
@@ -71,8 +70,11 @@ int64_t Batches::place(int64_t step, int64_t row) const {
   const int64_t epoch = (step - 1) / steps_per_epoch();
   const int64_t position = (step - 1) % steps_per_epoch() * per_step + row;
   if (options_.order == Order::sequence) return rows_->place(position);
-  const Shuffle shuffle(step_random(options_.seed, "data epochs", epoch, 0), rows_->count());
-  return rows_->place(shuffle(position));
+  if (!shuffle_ || shuffled_epoch_ != epoch) {
+    shuffle_.emplace(step_random(options_.seed, "data epochs", epoch, 0), rows_->count());
+    shuffled_epoch_ = epoch;
+  }
+  return rows_->place((*shuffle_)(position));
 }
 
 Random Batches::mask_random(int64_t step, int64_t row) const {

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "addnorm/base/random.h"
 #include "addnorm/data/rows.h"
+#include "addnorm/data/shuffle.h"
 #include "addnorm/nodes/batch.h"
 
 namespace addnorm::data {
@@ -27,6 +29,7 @@ struct BatchOptions {
   double mask_rate = 0;  // Task::masked: share of the positions predicted
 };
 
+// One thread at a time, also through const functions.
 class Batches {
  public:
   Batches(std::shared_ptr<const Rows> rows, std::shared_ptr<const text::Tokenizer> tokenizer,
@@ -56,7 +59,10 @@ class Batches {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   Task task_;
   BatchOptions options_;
-  mutable std::vector<Row> scratch_;  // of fill(), which therefore serves one thread at a time
+  // Only to save work: what comes out does not depend on them. One thread at a time.
+  mutable std::vector<Row> scratch_;
+  mutable std::optional<Shuffle> shuffle_;
+  mutable int64_t shuffled_epoch_ = 0;
 };
 
 }  // namespace addnorm::data

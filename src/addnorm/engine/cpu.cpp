@@ -165,6 +165,7 @@ void CpuEngine::prepare_buffers(const nodes::Batch& batch, const Request& reques
     spec.head_dim = op->head_dim;
     spec.causal = op->causal;
     spec.softcap = static_cast<float>(op->softcap);
+    spec.table = op->buckets > 0 ? weights_.data() : nullptr;  // only whether there is one counts here
     spec.span = span_;
     spec.bucket_count = op->buckets;
     scratch = std::max(scratch, kernels::attention_scratch(spec, backward_));

@@ -113,11 +113,17 @@ void CpuWorker::forward(const StepPlan& step) {
 
 void CpuWorker::backward(const StepPlan& step) {
   const ValueId out = node(step, step.step.nodes.size() - 1).output;
-  if (step.barrier) engine_.pool_.barrier();
   if (!wanted(out)) return;
   next_gradient_ = 0;
+  // Before a step reads the gradients of other threads' rows, these must be there.
+  const auto meet = [&] {
+    if (step.barrier) engine_.pool_.barrier();
+  };
   switch (step.step.kind) {
-    case Step::Kind::single: backward(step, node(step, 0)); break;
+    case Step::Kind::single:
+      meet();
+      backward(step, node(step, 0));
+      break;
     case Step::Kind::add_norm: norm_pass(step, node(step, 1), true); break;
     case Step::Kind::linear_activation: {
       const graph::Node& linear = node(step, 0);
@@ -125,6 +131,7 @@ void CpuWorker::backward(const StepPlan& step) {
       float* bias = linear.inputs.size() > 2 ? parameter_gradient(linear.inputs[2]) : nullptr;
       kernels::bias_activation_backward(activation(node(step, 1)), rows(out), cols(out),
                                         value(linear.output), gradient(out), pre.data, bias);
+      meet();
       linear_backward(step, linear, false);
       break;
     }
@@ -138,6 +145,7 @@ void CpuWorker::backward(const StepPlan& step) {
       kernels::gated_activation_backward(activation(node(step, 2)), rows(out), cols(out),
                                          value(gate.output), value(in.output), gradient(out),
                                          to_gate.data, to_in.data, gate_bias, in_bias);
+      meet();
       linear_backward(step, in, false);
       linear_backward(step, gate, false);
       break;

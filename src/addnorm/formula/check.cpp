@@ -76,9 +76,11 @@ class Checker {
   // Let names, ranges, S.
   void prepare() {
     Scalars& scalars = evaluator_.stack_scalars;
+    const bool in_pair =
+        context_.stack == Stack::pair_encoder || context_.stack == Stack::pair_decoder;
     scalars = {{"L", context_.layers},
-               {"N", context_.encoder_layers},
-               {"M", context_.decoder_layers},
+               {"N", in_pair ? context_.encoder_layers : context_.layers},
+               {"M", in_pair ? context_.decoder_layers : context_.layers},
                {"d", context_.width},
                {"head_dim", context_.head_dim}};
     for (const Block& block : program_.blocks) {

@@ -15,7 +15,7 @@ enum class Stack { decoder, encoder, pair_encoder, pair_decoder };
 struct Context {
   Stack stack = Stack::decoder;
   int layers = 1;          // L of this stack
-  int encoder_layers = 1;  // N
+  int encoder_layers = 1;  // N; a single stack has N = M = L whatever stands here
   int decoder_layers = 1;  // M
   double width = 64;       // d
   double head_dim = 16;
@@ -30,10 +30,10 @@ std::vector<std::string> branches(Stack stack);
 // Branch calls of one layer of a block: a call of f counts once for each branch it stands for.
 int branch_calls(const Block& block, Stack stack);
 
-// Errors and warnings of design section 1, sorted by place, with place, expected, got and the nearest known name. Structural
-// findings about paths (no residual, no final norm, ...) are judged on the graph, not here. A
-// finding's place is "formula:line:column", or "formula" where the whole program is meant. Its cost
-// grows with layers times the text's length.
+// Errors and warnings of design section 1, sorted by place: "expected X, got Y; try Z" with the
+// nearest known name. Structural findings about paths (no residual, no final norm, ...) are judged
+// on the graph, not here. A finding's place is "formula:line:column", or "formula" where the whole
+// program is meant. The cost grows with layers times the length of the text.
 Findings check(const Program& program, const Context& context);
 
 // What a checked program says about the layers of a stack. Throws on a program with errors.

@@ -85,7 +85,7 @@ void Flow::judge_call(const std::vector<const Instance*>& instances,
       }
     }
     if (!whole.empty()) words.insert(words.begin(), layer_list(whole));
-    return join(words, ", ");
+    return (lost_in.size() == 1 ? "layer " : "layers ") + join(words, ", ");
   };
   std::vector<const Instance*> dead, alive, untrained;
   for (const Instance* instance : instances) {
@@ -102,9 +102,9 @@ void Flow::judge_call(const std::vector<const Instance*>& instances,
       report.error(call.at, rule,
                    fmt::format("expected {}, got {}; try {}", expected, all_lost, hint));
     } else {
-      report.add(Level::warning, call.at, rule,
-                 fmt::format("expected {}, got {} in layers {}", expected, all_lost,
-                             in_words(lost, instances)));
+      report.add(
+          Level::warning, call.at, rule,
+          fmt::format("expected {}, got {} in {}", expected, all_lost, in_words(lost, instances)));
     }
   };
   tell(dead, instances.size(), "dead branch",

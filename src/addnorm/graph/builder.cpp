@@ -1,5 +1,7 @@
 #include "addnorm/graph/builder.h"
 
+#include <algorithm>
+
 #include "addnorm/base/error.h"
 #include "addnorm/formula/scalar.h"
 
@@ -73,7 +75,13 @@ nodes::NormKind norm_kind(const std::string& name) {
   return nodes::NormKind::derf;
 }
 
-bool NormChoice::has_parameters() const { return affine && kind != nodes::NormKind::l2norm; }
+bool norm_has_parameters(const ModelShape& shape, const std::string& kind,
+                         const std::vector<formula::Option>& options) {
+  if ((kind == "norm" ? shape.norm : norm_kind(kind)) == nodes::NormKind::l2norm) return false;
+  return std::none_of(options.begin(), options.end(), [](const formula::Option& option) {
+    return option.name == "affine" && option.word == "false";
+  });
+}
 
 NormChoice norm_choice(const ModelShape& shape, const std::string& kind,
                        const std::vector<formula::Option>& options, const formula::Scalars& scalars) {
@@ -121,7 +129,7 @@ ValueId add_norm(Builder& builder, const NormChoice& choice, ValueId x, int64_t 
   op.unit_offset = choice.unit_offset;
   std::vector<ValueId> inputs = {x};
   const std::string full = builder.prefix + name;
-  if (choice.has_parameters()) {
+  if (choice.affine && choice.kind != NormKind::l2norm) {
     const bool one = choice.kind == NormKind::scalenorm;
     const double gain = one ? choice.gain * std::sqrt(static_cast<double>(width)) : choice.gain;
     inputs.push_back(builder.parameter(full + ".weight", Role::norm, {one ? 1 : width},

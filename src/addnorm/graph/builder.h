@@ -44,12 +44,12 @@ struct NormChoice {
   double eps = 0;
   bool affine = true, bias = true, unit_offset = false;
   double gain = 1, alpha = 0.5, shift = 0;
-
-  bool has_parameters() const;
 };
 nodes::NormKind norm_kind(const std::string& name);  // not "norm"
 NormChoice norm_choice(const ModelShape& shape, const std::string& kind,
                        const std::vector<formula::Option>& options, const formula::Scalars& scalars);
+bool norm_has_parameters(const ModelShape& shape, const std::string& kind,
+                         const std::vector<formula::Option>& options);
 // A norm over groups of `width` channels of `x`; its parameters are `name.weight`, ...
 ValueId add_norm(Builder& builder, const NormChoice& choice, ValueId x, int64_t width,
                  const std::string& name);

@@ -101,7 +101,7 @@ class Planner {
   int shared_read(int step) const {
     if (!plan_.steps[static_cast<size_t>(step)].barrier) return backward_time(step);
     for (int s = step - 1; s >= 0; --s) {
-      if (plan_.steps[static_cast<size_t>(s)].barrier) return backward_time(s) - 1;
+      if (plan_.steps[static_cast<size_t>(s)].barrier) return backward_time(s);
     }
     return last_time();
   }
@@ -148,7 +148,8 @@ class Planner {
       const std::vector<int>& members = step.step.nodes;
       const int time = backward_time(s);
       if (!wanted(node(members.back()).output)) continue;
-      if (s != head_) read_gradient(node(members.back()).output, shared_read(s));
+      const bool by_others = step.step.kind == Step::Kind::single;
+      if (s != head_) read_gradient(node(members.back()).output, by_others ? shared_read(s) : time);
       switch (step.step.kind) {
         case Step::Kind::head: write_inputs(step, node(step.step, 0), time, 1); break;
         case Step::Kind::single:
@@ -219,11 +220,23 @@ class Planner {
         } else if (kind == Step::Kind::gated && input == node(step.step, 1).output) {
           source = node(step.step, 3).output;
         }
-        if (source < 0 || !may_share(source, input, time)) continue;
+        const bool in_place = source >= 0 && kind != Step::Kind::single && kind != Step::Kind::add_norm;
+        if (source < 0 || (in_place && read_after(source, time))) continue;
+        if (!may_share(source, input, time)) continue;
         join(source, input);
         step.aliased[i] = true;
       }
     }
+  }
+  // A slope times the gradient takes its place: what stood there must not be wanted later.
+  bool read_after(ValueId source, int time) const {
+    for (size_t v = 0; v < group_.size(); ++v) {
+      if (group_[v] != root(source)) continue;
+      for (const Access& access : accesses_[v]) {
+        if (access.time > time) return true;
+      }
+    }
+    return false;
   }
   bool shares_weight(const nodes::Sum& sum, const Node& of, ValueId input) const {
     int count = 0;

@@ -70,7 +70,7 @@ StackLowering::Names StackLowering::name_parts(const std::vector<Statement>& bod
       if (e.kind != Expr::Kind::call) return;
       const Key key{&e, instance};
       if (formula::is_norm_kind(e.name)) {
-        if (norm_choice(builder_.shape, e.name, e.options, {}).has_parameters()) names.norms[key] = ++norms;
+        if (norm_has_parameters(builder_.shape, e.name, e.options)) names.norms[key] = ++norms;
       } else if (e.name == "linear") {
         names.linears[key] = ++linears;
       } else if (e.name == "param" && share_of(e) != "stack") {
@@ -150,7 +150,9 @@ void StackLowering::run_layer(const formula::Block& block, int layer, const Name
     Scope scope{section, section + ".", &locals, &names, instance};
     if (sublayer) {
       scope.points += branches_[static_cast<size_t>(instance)] + ".";
-      scalars_["s"] = layer * instances + instance + 1;
+      const size_t calls = names.calls.size() / static_cast<size_t>(instances);  // of f in the text
+      scalars_["s"] = static_cast<double>(layout_.calls_before[static_cast<size_t>(layer)]) +
+                      static_cast<double>(static_cast<size_t>(instance) * calls) + 1;
     }
     run_statements(block.body, scope);
   }

@@ -45,6 +45,9 @@ struct BatchView {
   const double* schedules = nullptr;  // values of the graph's expressions in t
 };
 
+// Query rows of self- or cross-attention all of whose keys are masked.
+int64_t rows_without_keys(const Batch& batch, bool causal);
+
 // Position of column j = max(0, j - f), f the row's first real column (0 if there is none).
 void fill_positions(const uint8_t* mask, int64_t sequences, int64_t length, int32_t* positions);
 

@@ -12,9 +12,10 @@ struct Detach {
 
   Shape shape(std::span<const Shape> in) const { return in[0]; }
 
+  // Keeps the real part, so that a complex step sees the value as a constant.
   template <class T>
   void forward(const Forward<T>& io) const {
-    std::copy(io.in[0].data, io.in[0].data + io.out.size(), io.out.data);
+    for (int64_t i = 0; i < io.out.size(); ++i) io.out.data[i] = T(real_part(io.in[0].data[i]));
   }
   template <class T>
   void backward(const Backward<T>&) const {}

@@ -24,7 +24,8 @@ class ByteTokenizer : public Tokenizer {
 
   void encode(std::string_view text, const std::string&, uint64_t,
               std::vector<int32_t>& ids) const override {
-    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+    ids.insert(ids.end(), bytes, bytes + text.size());
   }
 
   std::string decode(std::span<const int32_t> ids) const override {
