@@ -33,14 +33,16 @@ int run(Options options, const Invocation& invocation) {
 const Register verb(
     {.name = "generate",
      .summary = "text from a run's newest checkpoint",
-     .example = "addnorm generate runs/spec-1 --prompt \"In the beginning\" --tokens 300 --temperature "
-                "0.8",
+     .example =
+         "addnorm generate runs/spec-1 --prompt \"In the beginning\" --tokens 300 --temperature "
+         "0.8",
      .order = 53,
      .takes_overrides = true,
      .setup = [](Arguments& arguments) -> Action {
        auto options = std::make_shared<Options>();
        arguments.positional("RUN", options->run, "the run's folder");
-       arguments.option("--prompt", options->sample.prompt, "what the text begins with; pairs: the source");
+       arguments.option("--prompt", options->sample.prompt,
+                        "what the text begins with; pairs: the source");
        arguments.option("--tokens", options->sample.tokens, "tokens to generate (200)");
        arguments.option("--temperature", options->sample.temperature,
                         "1: as the model says; 0: always the likeliest");

@@ -56,18 +56,19 @@ void Progress::step(const train::StepReport& report) {
   const auto now = std::chrono::steady_clock::now();
   const bool last = report.step == report.steps;
   const bool first = shown_ == std::chrono::steady_clock::time_point{};
-  const std::string numbers =
-      fmt::format("loss {:.4f}  gradient norm {:.3g}  rate {:.3g}  {:.3g} steps/s  {:.3g} tokens/s  {} "
-                  "left{}{}",
-                  report.loss, report.grad_norm, report.lr, report.steps_per_second,
-                  report.tokens_per_second, duration_text(report.seconds_left), last_evaluation_,
-                  report.skipped ? "  (not finite: refused)" : "");
+  const std::string numbers = fmt::format(
+      "loss {:.4f}  gradient norm {:.3g}  rate {:.3g}  {:.3g} steps/s  {:.3g} tokens/s  {} "
+      "left{}{}",
+      report.loss, report.grad_norm, report.lr, report.steps_per_second, report.tokens_per_second,
+      duration_text(report.seconds_left), last_evaluation_,
+      report.skipped ? "  (not finite: refused)" : "");
   if (terminal_) {
     if (!last && now - shown_ < bar_interval) return;
     shown_ = now;
-    write_error(fmt::format("\r\x1b[K{} {}/{}  {}",
-                            bar(static_cast<double>(report.step) / static_cast<double>(report.steps)),
-                            report.step, report.steps, numbers));
+    write_error(
+        fmt::format("\r\x1b[K{} {}/{}  {}",
+                    bar(static_cast<double>(report.step) / static_cast<double>(report.steps)),
+                    report.step, report.steps, numbers));
     bar_shown_ = true;
     return;
   }
@@ -82,7 +83,9 @@ void Progress::evaluated(int64_t step, double loss) {
   line(fmt::format("step {}: validation loss {:.4f}", step, loss));
 }
 
-void Progress::saved(const std::filesystem::path& checkpoint) { line("saved " + checkpoint.string()); }
+void Progress::saved(const std::filesystem::path& checkpoint) {
+  line("saved " + checkpoint.string());
+}
 
 void Progress::note(const std::string& text) { line(text); }
 

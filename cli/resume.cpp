@@ -25,9 +25,9 @@ int run(const Options& options, const Invocation& invocation) {
   resume.extend = options.extend;
   resume.program = "addnorm " + version();
   Progress progress;
-  return tell(train::resume(
-      resume, formula::Catalogue::builtin(), {progress, watch_interrupts()},
-      [&](const Findings& findings) { log_findings(findings, invocation.verbose); }));
+  return tell(
+      train::resume(resume, formula::Catalogue::builtin(), {progress, watch_interrupts()},
+                    [&](const Findings& findings) { log_findings(findings, invocation.verbose); }));
 }
 
 const Register verb(

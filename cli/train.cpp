@@ -56,7 +56,8 @@ const Register verb(
                             "a specification (*.toml), or a text file or folder to learn from");
        arguments.option("--run", options->run, "the run's folder, a new one (runs/NAME-NUMBER)",
                         "DIR");
-       arguments.option("--weights", options->weights, "start from these weights, safetensors", "FILE");
+       arguments.option("--weights", options->weights, "start from these weights, safetensors",
+                        "FILE");
        arguments.flag("--dry-run", options->dry_run,
                       "only print parameters, memory, FLOPs, entropies and warm-up");
        return [options](const Invocation& invocation) { return run(*options, invocation); };

@@ -2,8 +2,8 @@
 
 namespace addnorm::train {
 
-DataSource::DataSource(const data::Dataset& dataset, data::Task task, const model::DataSection& data,
-                       const model::TrainSection& train)
+DataSource::DataSource(const data::Dataset& dataset, data::Task task,
+                       const model::DataSection& data, const model::TrainSection& train)
     : training_(dataset.training_batches(task, data, train)) {
   if (dataset.validation) validation_ = dataset.validation_batches(task, data, train.batch);
 }

@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Sizes, graph and memory; the tokenizer is there already.
-graph::Graph build(TrainedModel& model, const formula::Catalogue& catalogue, graph::ModelShape& shape) {
+graph::Graph build(TrainedModel& model, const formula::Catalogue& catalogue,
+                   graph::ModelShape& shape) {
   model.task = data::task_of(model.specification.model.kind);
   fill_vocab(model.specification, *model.tokenizer, model.findings);
   shape = model::shape(model.specification, catalogue, &model.findings);
@@ -44,14 +45,15 @@ data::DatasetOptions dataset_options(const TrainedModel& model) {
 }
 
 // Of a specification alone: `chars` takes its table from the training text.
-std::shared_ptr<const text::Tokenizer> specified_tokenizer(const model::Specification& specification,
-                                                           data::Task task) {
+std::shared_ptr<const text::Tokenizer> specified_tokenizer(
+    const model::Specification& specification, data::Task task) {
   if (specification.data.tokenizer == "bytes") {
     return text::byte_tokenizer(task != data::Task::next_token);
   }
   if (specification.data.source.empty()) {
-    fail_input("data.source", "expected the training text, which the table of characters comes from, got "
-                              "none; try a run's folder instead");
+    fail_input("data.source",
+               "expected the training text, which the table of characters comes from, got "
+               "none; try a run's folder instead");
   }
   return data::open_dataset({specification.data, task, specification.model.context, false, nullptr})
       .tokenizer;
@@ -103,8 +105,8 @@ TrainedModel load_specification(const fs::path& file, const fs::path& weights,
   TrainedModel model;
   model.specification = model::load(file, overrides, model::Needs::model, catalogue);
   model.findings = model.specification.findings;
-  model.tokenizer = specified_tokenizer(model.specification,
-                                        data::task_of(model.specification.model.kind));
+  model.tokenizer =
+      specified_tokenizer(model.specification, data::task_of(model.specification.model.kind));
   graph::ModelShape shape;
   const graph::Graph graph = build(model, catalogue, shape);
   if (!weights.empty()) {
@@ -117,17 +119,16 @@ TrainedModel load_specification(const fs::path& file, const fs::path& weights,
                 model.engine->parameter(i));
   }
   model.t = std::numeric_limits<double>::infinity();
-  model.findings.push_back({Level::warning, file.string(),
-                            "no --weights: the model is evaluated as it is initialized"});
+  model.findings.push_back(
+      {Level::warning, file.string(), "no --weights: the model is evaluated as it is initialized"});
   return model;
 }
 
 Evaluation evaluate(const EvaluationJob& job, const formula::Catalogue& catalogue,
                     const std::function<void(const Findings&)>& report) {
-  TrainedModel model =
-      fs::is_directory(job.model)
-          ? load_run(job.model, job.weights, job.overrides, catalogue)
-          : load_specification(job.model, job.weights, job.overrides, catalogue);
+  TrainedModel model = fs::is_directory(job.model)
+                           ? load_run(job.model, job.weights, job.overrides, catalogue)
+                           : load_specification(job.model, job.weights, job.overrides, catalogue);
   const auto rows = rows_of(job, model);
   report(model.findings);
   data::BatchOptions options;

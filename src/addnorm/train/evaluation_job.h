@@ -18,7 +18,7 @@ struct TrainedModel {
   data::Task task = data::Task::next_token;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<engine::Engine<float>> engine;
-  double t = 1;       // of schedules: updates made; infinity for bare weights
+  double t = 1;  // of schedules: updates made; infinity for bare weights
   Findings findings;
 };
 
@@ -32,7 +32,7 @@ TrainedModel load_specification(const std::filesystem::path& file,
                                 const formula::Catalogue& catalogue);
 
 struct EvaluationJob {
-  std::string model;    // a run's folder or a specification
+  std::string model;  // a run's folder or a specification
   std::string weights;
   std::vector<std::string> data;  // empty: the validation part of [data]
   model::Overrides overrides;

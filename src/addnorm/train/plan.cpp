@@ -34,14 +34,16 @@ void fill_vocab(model::Specification& specification, const text::Tokenizer& toke
   const int64_t needed = tokenizer.vocab_size();
   if (vocab == 0) vocab = needed;
   if (vocab < needed) {
-    fail_input("model.vocab", fmt::format("expected at least {}, the tokenizer's size, got {}; leave the "
-                                          "key out to take the tokenizer's",
-                                          needed, vocab));
+    fail_input("model.vocab",
+               fmt::format("expected at least {}, the tokenizer's size, got {}; leave the "
+                           "key out to take the tokenizer's",
+                           needed, vocab));
   }
   if (vocab > needed) {
-    findings.push_back({Level::information, "model.vocab",
-                        fmt::format("{} rows, {} more than the tokenizer has; they are never generated",
-                                    vocab, vocab - needed)});
+    findings.push_back(
+        {Level::information, "model.vocab",
+         fmt::format("{} rows, {} more than the tokenizer has; they are never generated", vocab,
+                     vocab - needed)});
   }
 }
 
@@ -52,8 +54,8 @@ Plan make_plan(const model::Specification& specification, const formula::Catalog
   plan.findings = specification.findings;
   make_paths_absolute(plan.specification.data);
   plan.task = data::task_of(specification.model.kind);
-  plan.dataset = data::open_dataset(
-      {plan.specification.data, plan.task, specification.model.context, false, std::move(tokenizer)});
+  plan.dataset = data::open_dataset({plan.specification.data, plan.task,
+                                     specification.model.context, false, std::move(tokenizer)});
   append(plan.findings, plan.dataset.findings);
   fill_vocab(plan.specification, *plan.dataset.tokenizer, plan.findings);
   plan.shape = model::shape(plan.specification, catalogue, &plan.findings);

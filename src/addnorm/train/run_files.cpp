@@ -102,7 +102,8 @@ Extensions read_extensions(const std::filesystem::path& run, int64_t steps) {
     }
     return extensions;
   } catch (const Json::exception& error) {
-    fail_input(file.string(), fmt::format("expected the extensions of a run, got {}", error.what()));
+    fail_input(file.string(),
+               fmt::format("expected the extensions of a run, got {}", error.what()));
   }
 }
 

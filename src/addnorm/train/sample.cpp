@@ -35,9 +35,11 @@ int32_t choose(std::span<const float> logits, int32_t count, int32_t extra, doub
   std::vector<int32_t> ids(static_cast<size_t>(count));
   for (int32_t id = 0; id < count; ++id) ids[static_cast<size_t>(id)] = id;
   if (extra >= count) ids.push_back(extra);
-  const auto logit = [&](int32_t id) { return static_cast<double>(logits[static_cast<size_t>(id)]); };
-  const int32_t best = *std::max_element(
-      ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return logit(a) < logit(b); });
+  const auto logit = [&](int32_t id) {
+    return static_cast<double>(logits[static_cast<size_t>(id)]);
+  };
+  const int32_t best = *std::max_element(ids.begin(), ids.end(),
+                                         [&](int32_t a, int32_t b) { return logit(a) < logit(b); });
   if (temperature == 0) return best;
   double total = 0;
   std::vector<double> weights;
@@ -56,7 +58,8 @@ int32_t choose(std::span<const float> logits, int32_t count, int32_t extra, doub
 void sample(engine::Engine<float>& engine, const text::Tokenizer& tokenizer, data::Task task,
             const SampleOptions& options, const std::function<void(const std::string&)>& emit) {
   if (task == data::Task::masked) {
-    fail_input("model.kind", "expected a decoder or an encoder-decoder to generate text, got an encoder");
+    fail_input("model.kind",
+               "expected a decoder or an encoder-decoder to generate text, got an encoder");
   }
   const bool pair = task == data::Task::pairs;
   std::vector<int32_t> ids = prompt_ids(tokenizer, options.prompt);

@@ -12,11 +12,11 @@
 namespace addnorm::train {
 
 struct SampleOptions {
-  std::string prompt;       // empty: a line break, or the first id where the tokenizer has none
-  int64_t tokens = 200;     // to generate; a pair stops at eos
-  double temperature = 1;   // 0: always the likeliest token
+  std::string prompt;      // empty: a line break, or the first id where the tokenizer has none
+  int64_t tokens = 200;    // to generate; a pair stops at eos
+  double temperature = 1;  // 0: always the likeliest token
   uint64_t seed = 1;
-  double t = 1;             // of schedules: updates made
+  double t = 1;  // of schedules: updates made
 };
 
 // Calls `emit` with the text of each token as it comes (bytes of a code point may come one by one).

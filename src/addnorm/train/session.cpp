@@ -82,8 +82,9 @@ Outcome go(const Plan& plan, Machine& machine, const Extensions& extensions,
 void start_over(const Plan& plan, engine::Engine<float>& engine, const StartWeights& weights) {
   if (weights.file.empty()) return initialize(plan, engine);
   if (sha256_file(weights.file) != weights.sha256) {
-    fail_input(weights.file.string(), "expected the weights that the run was started from, got others; "
-                                      "put the file back or start a new run");
+    fail_input(weights.file.string(),
+               "expected the weights that the run was started from, got others; "
+               "put the file back or start a new run");
   }
   checkpoint::load_weights(weights.file, plan.graph, parameters_of(engine));
 }
@@ -126,20 +127,22 @@ std::vector<std::string> changed_keys(const model::Specification& before,
 }
 
 [[noreturn]] void refuse_finished(const fs::path& run, int64_t done) {
-  fail_input(run.string(),
-             fmt::format("expected a run with steps to go, got one that has made all its {} steps; try "
-                         "--steps {} to see how it can go on",
-                         done, 2 * done));
+  fail_input(
+      run.string(),
+      fmt::format("expected a run with steps to go, got one that has made all its {} steps; try "
+                  "--steps {} to see how it can go on",
+                  done, 2 * done));
 }
 
 [[noreturn]] void refuse_without_choice(const ResumeOptions& options, const Extensions& extensions,
-                                        const model::TrainSection& base, int64_t after, int64_t added,
-                                        int64_t steps) {
+                                        const model::TrainSection& base, int64_t after,
+                                        int64_t added, int64_t steps) {
   const auto choices = extend_choices(base, extensions.list, after, added);
-  throw Error(Failure::input,
-              fmt::format("error [--extend] expected a choice of how the learning rate goes on to step {}, "
-                          "got none:\n{}try addnorm resume {} --steps {} --extend keep",
-                          steps, extend_table(choices), options.run.string(), steps));
+  throw Error(
+      Failure::input,
+      fmt::format("error [--extend] expected a choice of how the learning rate goes on to step {}, "
+                  "got none:\n{}try addnorm resume {} --steps {} --extend keep",
+                  steps, extend_table(choices), options.run.string(), steps));
 }
 
 // What a run goes on with: its extensions, and one more where it is asked for.
@@ -158,8 +161,8 @@ Extensions extended(const ResumeOptions& options, const model::TrainSection& now
     return extensions;
   }
   if (wanted < before.steps) {
-    fail_input("--steps", fmt::format("expected more than the {} steps planned, got {}", before.steps,
-                                      wanted));
+    fail_input("--steps", fmt::format("expected more than the {} steps planned, got {}",
+                                      before.steps, wanted));
   }
   const int64_t after = state.updates + (before.steps - state.step);  // updates at the planned end
   const int64_t added = wanted - before.steps;
@@ -177,15 +180,17 @@ Findings compare_environments(const checkpoint::TrainState& state, const Environ
   if (state.threads != now.threads) {
     findings.push_back(
         {Level::warning, "train.threads",
-         fmt::format("the run used {} threads, this session uses {}: results will differ in their last "
-                     "bits from an uninterrupted run",
-                     state.threads, now.threads)});
+         fmt::format(
+             "the run used {} threads, this session uses {}: results will differ in their last "
+             "bits from an uninterrupted run",
+             state.threads, now.threads)});
   }
   if (state.instruction_set != now.instruction_set) {
-    findings.push_back({Level::warning, "processor",
-                        fmt::format("the run used {} instructions, this session uses {}: results will "
-                                    "differ in their last bits",
-                                    state.instruction_set, now.instruction_set)});
+    findings.push_back(
+        {Level::warning, "processor",
+         fmt::format("the run used {} instructions, this session uses {}: results will "
+                     "differ in their last bits",
+                     state.instruction_set, now.instruction_set)});
   }
   return findings;
 }
@@ -203,8 +208,9 @@ void initialize(const Plan& plan, engine::Engine<float>& engine) {
 model::Specification run_specification(const fs::path& run, const model::Overrides& overrides,
                                        const formula::Catalogue& catalogue) {
   if (!fs::exists(run / "spec.toml")) {
-    fail_input(run.string(), "expected the folder of a run, with its spec.toml, got none; try the path "
-                             "that `addnorm train` printed");
+    fail_input(run.string(),
+               "expected the folder of a run, with its spec.toml, got none; try the path "
+               "that `addnorm train` printed");
   }
   return model::load(run / "spec.toml", overrides, model::Needs::training, catalogue);
 }
@@ -223,11 +229,11 @@ Outcome start(Plan plan, const StartOptions& options, const Watcher& watcher) {
     checkpoint::load_weights(options.weights, plan.graph, parameters_of(*machine.engine));
     weights = {fs::absolute(options.weights), sha256_file(options.weights)};
   }
-  const fs::path run = checkpoint::create_run(
-      options.run, options.name,
-      {{"spec.toml", model::resolved_toml(plan.specification)},
-       {"env.json", environment_json(here, plan, weights)},
-       {"tokenizer.json", plan.dataset.tokenizer->to_json()}});
+  const fs::path run =
+      checkpoint::create_run(options.run, options.name,
+                             {{"spec.toml", model::resolved_toml(plan.specification)},
+                              {"env.json", environment_json(here, plan, weights)},
+                              {"tokenizer.json", plan.dataset.tokenizer->to_json()}});
   const checkpoint::RunLock lock(run);
   watcher.reporter.started(run);
   note_entropies(run, plan);
@@ -242,12 +248,13 @@ Outcome resume(const ResumeOptions& options, const formula::Catalogue& catalogue
   const checkpoint::RunLock lock(run);
   model::Specification now = run_specification(run, options.overrides, catalogue);
   const auto newest = checkpoint::newest_checkpoint(run);
-  checkpoint::TrainState state = newest ? checkpoint::load_state(*newest) : checkpoint::TrainState{};
+  checkpoint::TrainState state =
+      newest ? checkpoint::load_state(*newest) : checkpoint::TrainState{};
 
   const Extensions planned = read_extensions(run, before.train.steps);
-  const int64_t wanted = options.steps                               ? *options.steps
+  const int64_t wanted = options.steps                           ? *options.steps
                          : now.train.steps != before.train.steps ? now.train.steps
-                                                                     : planned.steps;
+                                                                 : planned.steps;
   const Extensions extensions = extended(options, now.train, planned, state, wanted);
   now.train.steps = extensions.steps;
 
@@ -276,12 +283,14 @@ Outcome resume(const ResumeOptions& options, const formula::Catalogue& catalogue
   // From here on the run changes.
   checkpoint::discard_metrics_after(run, newest ? state.step : -1);
   if (extensions.list.size() > planned.list.size()) write_extensions(run, extensions);
-  if (!changes.empty()) write_file_atomic(run / "spec.toml", model::resolved_toml(plan.specification));
+  if (!changes.empty())
+    write_file_atomic(run / "spec.toml", model::resolved_toml(plan.specification));
   write_file_atomic(run / "env.json",
                     with_session(read_file(run / "env.json"), state.step, here, changes));
   if (!newest) note_entropies(run, plan);
   for (const std::string& change : changes) note_resume(run, state.step, "resumed with " + change);
-  for (const Finding& finding : elsewhere) note_resume(run, state.step, "resumed: " + finding.message);
+  for (const Finding& finding : elsewhere)
+    note_resume(run, state.step, "resumed: " + finding.message);
   watcher.reporter.started(run);
   return go(plan, machine, extensions, here, run, state, watcher);
 }
