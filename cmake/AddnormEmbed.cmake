@@ -4,6 +4,7 @@
 # file writes that source.
 if(CMAKE_SCRIPT_MODE_FILE)
   set(bytes "")
+  string(REPLACE "|" ";" FILES "${FILES}")
   foreach(file IN LISTS FILES)
     file(READ "${file}" hex HEX)
     string(APPEND bytes "${hex}")
@@ -28,7 +29,7 @@ set(ADDNORM_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 
 function(addnorm_embed layer symbol)
   set(output ${PROJECT_BINARY_DIR}/embedded/${layer}_${symbol}.cpp)
-  string(REPLACE ";" "\\;" files "${ARGN}")
+  string(REPLACE ";" "|" files "${ARGN}")
   add_custom_command(OUTPUT ${output} DEPENDS ${ARGN} ${ADDNORM_EMBED_SCRIPT} VERBATIM
     COMMAND ${CMAKE_COMMAND} "-DFILES=${files}" -DLAYER=${layer} -DSYMBOL=${symbol}
       -DOUTPUT=${output} -P ${ADDNORM_EMBED_SCRIPT}

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -187,6 +188,26 @@ TEST(Catalogue, AUsersEntryIsAvailableLikeABuiltInOne) {
   EXPECT_EQ(mine.find("half/decoder")->year, 2026);
   EXPECT_TRUE(parse(mine.find("pre-ln")->formula).end.empty());  // replaced
   EXPECT_FALSE(parse(builtin().find("pre-ln")->formula).end.empty());
+}
+
+// The example of the manual, as it stands there.
+TEST(Catalogue, TheManualsExampleLoads) {
+  std::ifstream manual(std::string(ADDNORM_SOURCE_DIR) + "/docs/wirings.md");
+  std::string entries, keys;
+  bool inside = false;
+  for (std::string line; std::getline(manual, line);) {
+    if (line.starts_with("    # a comment")) inside = true;
+    if (line.starts_with("| ")) inside = false, keys += line + "\n";
+    if (inside && line.size() > 4) entries += line.substr(4) + "\n";
+  }
+  const Catalogue mine = Catalogue::with_file(entries, "manual");
+  EXPECT_EQ(resolve("halved(share=1)", Stack::decoder, mine).let_overrides.at("share"), 1);
+  EXPECT_EQ(mine.find("half-post/decoder")->init.size(), 7u);
+  for (const char* key :
+       {"from", "aliases", "year", "title", "paper", "users", "evidence", "formula", "init", "pair",
+        "warmup", "adds", "closed", "tests", "notes", "traps"}) {
+    EXPECT_TRUE(contains(keys, std::string("`") + key + "`")) << key;
+  }
 }
 
 TEST(Catalogue, EveryProblemOfAFileIsToldWithItsLine) {

@@ -31,7 +31,7 @@ std::vector<Named> functions() {
        [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); },
        -9,
        9,
-       2e-8},
+       6e-8},
       {"gelu_tanh",
        {Unary::gelu_tanh},
        [root](double x) { return 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x))); },

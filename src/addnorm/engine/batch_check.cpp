@@ -76,7 +76,7 @@ void PreparedBatch::prepare(const graph::Graph& graph, const nodes::Batch& batch
   targets_counted_ = batch.target_count();
   divisor_ = request.divisor > 0 ? request.divisor : static_cast<double>(std::max<int64_t>(1, targets_counted_));
   schedules_.resize(graph.schedules.size());
-  if (!schedules_.empty()) schedules_ = graph.schedule_values(request.t);
+  graph.schedule_values(request.t, at_t_, schedules_);
 }
 
 nodes::BatchView PreparedBatch::view(int64_t first, int64_t count) const {

@@ -33,14 +33,13 @@ int64_t Graph::parameter_count() const {
   return count;
 }
 
-std::vector<double> Graph::schedule_values(double t) const {
-  std::vector<double> values_at_t;
-  for (const formula::ExprPtr& expression : schedules) {
-    const auto value = formula::evaluate(*expression, {{"t", t}});
+void Graph::schedule_values(double t, formula::Scalars& names, std::vector<double>& to) const {
+  names.at("t") = t;
+  for (size_t i = 0; i < schedules.size(); ++i) {
+    const auto value = formula::evaluate(*schedules[i], names);
     ADDNORM_ASSERT(value.has_value());
-    values_at_t.push_back(*value);
+    to[i] = *value;
   }
-  return values_at_t;
 }
 
 std::vector<bool> Graph::needs_gradient() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "addnorm/formula/program.h"
+#include "addnorm/formula/scalar.h"
 #include "addnorm/nodes/node.h"
 
 namespace addnorm::graph {
@@ -95,7 +96,8 @@ struct Graph {
 
   const Shape& shape(ValueId id) const { return values[static_cast<size_t>(id)].shape; }
   int64_t parameter_count() const;
-  std::vector<double> schedule_values(double t) const;
+  // Values of `schedules` at t into `to` (as many); `names` must hold "t" and is reused.
+  void schedule_values(double t, formula::Scalars& names, std::vector<double>& to) const;
   // Per value: whether a gradient of the loss can reach it and is of use (a parameter, or a value
   // that depends on one).
   std::vector<bool> needs_gradient() const;

@@ -149,6 +149,12 @@ class Scores {
     std::fill_n(scratch_.distance_bias + 2 * spec_.span + 1, kMostLanes, 0.0F);
   }
 
+  // The products of q and k are the scores already.
+  bool plain() const {
+    return spec_.softcap <= 0 && spec_.slopes == nullptr && spec_.table == nullptr &&
+           spec_.key_mask == nullptr;
+  }
+
   // Keys of the block from `first` that query i sees, masked ones included.
   Index visible(Index i, Index first) const {
     const Index end = spec_.causal ? std::min(spec_.keys, i + 1) : spec_.keys;
@@ -253,7 +259,12 @@ HWY_INLINE void forward_block(const AttentionSpec& spec, const AttentionScratch&
         float* row = scores + r * kKeyBlock;
         score.start_row(first_row + i, first, seen);
         auto largest = set(kMinusInfinity);
-        for (Index j = 0; j < seen; j += width) {
+        // Whole vectors of plain scores stay as the product left them.
+        const Index whole = score.plain() ? seen / width * width : 0;
+        for (Index j = 0; j < whole; j += width) {
+          largest = hn::Max(largest, hn::LoadU(Floats(), row + j));
+        }
+        for (Index j = whole; j < seen; j += width) {
           const auto s = score.finish(hn::LoadU(Floats(), row + j), j, seen, nullptr);
           hn::StoreU(s, Floats(), row + j);
           largest = hn::Max(largest, s);

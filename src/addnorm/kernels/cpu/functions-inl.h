@@ -49,7 +49,7 @@ HWY_INLINE Vector value_of(const Function& f, Vector x) {
   } else if constexpr (kind == Unary::relu) {
     return relu(x);
   } else if constexpr (kind == Unary::gelu) {
-    return hn::Mul(x, normal_cdf(x));
+    return hn::Mul(x, normal(x).distribution);
   } else if constexpr (kind == Unary::gelu_tanh) {
     const auto half = hn::Mul(x, set(0.5F));
     return hn::MulAdd(half, tanh(gelu_inner(x)), half);
@@ -102,8 +102,8 @@ HWY_INLINE ValueAndSlope slope_of(const Function& f, Vector x) {
   } else if constexpr (kind == Unary::relu) {
     return {relu(x), nan_of(x, hn::IfThenElseZero(hn::Gt(x, zero()), one))};
   } else if constexpr (kind == Unary::gelu) {
-    const auto phi = normal_cdf(x);
-    return {hn::Mul(x, phi), hn::MulAdd(x, normal_density(x), phi)};
+    const auto at = normal(x);
+    return {hn::Mul(x, at.distribution), hn::MulAdd(x, at.density, at.distribution)};
   } else if constexpr (kind == Unary::gelu_tanh) {
     const auto t = tanh(gelu_inner(x));
     const auto half = hn::Mul(x, set(0.5F));

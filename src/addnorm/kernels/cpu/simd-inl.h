@@ -160,27 +160,39 @@ HWY_INLINE Vector exp_in_range(Vector x) {
   p = hn::MulAdd(p, f, set(0.4999999346F));
   p = hn::MulAdd(hn::Mul(f, f), p, hn::Add(f, set(1)));
   const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(di, n));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
+  // The exponent of a NaN is arbitrary.
+  return nan_of(x, hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent)));
 }
 
 inline constexpr float kExpLowest = -87.33654F;  // e^x is the smallest normal number
 inline constexpr float kExpHighest = 88.72283F;  // e^x is the largest number
 
+// x within bounds; a NaN stays one.
+HWY_INLINE Vector at_least(float bound, Vector x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, set(bound)), set(bound), x);
+#else
+  return hn::Max(set(bound), x);  // x86 gives the second operand, Arm the NaN
+#endif
+}
+HWY_INLINE Vector at_most(float bound, Vector x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Gt(x, set(bound)), set(bound), x);
+#else
+  return hn::Min(set(bound), x);
+#endif
+}
+
 // e^x; results below the normal range are 0.
 HWY_INLINE Vector exp(Vector x) {
-  const auto lowest = set(kExpLowest);
-  const auto highest = set(kExpHighest);
-  auto y = exp_in_range(hn::Min(hn::Max(x, lowest), highest));
-  y = hn::IfThenZeroElse(hn::Lt(x, lowest), y);
-  y = hn::IfThenElse(hn::Gt(x, highest), hn::Inf(Floats()), y);
-  return nan_of(x, y);
+  auto y = exp_in_range(at_most(kExpHighest, at_least(kExpLowest, x)));
+  y = hn::IfThenZeroElse(hn::Lt(x, set(kExpLowest)), y);
+  return hn::IfThenElse(hn::Gt(x, set(kExpHighest)), hn::Inf(Floats()), y);
 }
 
 // e^x for x <= 0, -inf included.
 HWY_INLINE Vector exp_nonpositive(Vector x) {
-  const auto lowest = set(kExpLowest);
-  const auto y = exp_in_range(hn::Max(x, lowest));
-  return nan_of(x, hn::IfThenZeroElse(hn::Lt(x, lowest), y));
+  return hn::IfThenZeroElse(hn::Lt(x, set(kExpLowest)), exp_in_range(at_least(kExpLowest, x)));
 }
 
 HWY_INLINE Vector sigmoid(Vector x) { return hn::Div(set(1), hn::Add(set(1), exp(hn::Neg(x)))); }
@@ -193,9 +205,10 @@ HWY_INLINE Vector tanh(Vector x) {
   p = hn::MulAdd(p, s, set(0.1333145188F));
   p = hn::MulAdd(p, s, set(-0.3333328224F));
   const auto near = hn::MulAdd(hn::Mul(p, s), x, x);
-  const auto e = exp(hn::Add(t, t));
+  // 1 - tanh(20) is far below the precision.
+  const auto e = exp_in_range(at_most(40, hn::Add(t, t)));
   const auto far = hn::Sub(set(1), hn::Div(set(2), hn::Add(e, set(1))));
-  return hn::IfThenElse(hn::Lt(t, set(0.625F)), near, nan_of(x, hn::CopySign(far, x)));
+  return hn::IfThenElse(hn::Lt(t, set(0.625F)), near, hn::CopySign(far, x));
 }
 
 // erf(x) for |x| < 15/16.
@@ -211,7 +224,7 @@ HWY_INLINE Vector erf_near(Vector x) {
 
 // erfc(t) for t >= 15/16, relative error below 1e-6 up to t = 4.
 HWY_INLINE Vector erfc_far(Vector t) {
-  t = hn::Min(t, set(9));
+  t = at_most(9, t);
   auto p = hn::MulAdd(t, set(-1.539122398e-5F), set(0.0003620004305F));
   p = hn::MulAdd(p, t, set(-0.003792742399F));
   p = hn::MulAdd(p, t, set(0.02406239261F));
@@ -225,21 +238,29 @@ HWY_INLINE Vector erfc_far(Vector t) {
 HWY_INLINE Vector erf(Vector x) {
   const auto t = hn::Abs(x);
   const auto far = hn::CopySign(hn::Sub(set(1), erfc_far(t)), x);
-  return hn::IfThenElse(hn::Lt(t, set(0.9375F)), erf_near(x), nan_of(x, far));
+  return hn::IfThenElse(hn::Lt(t, set(0.9375F)), erf_near(x), far);
 }
 
-// The normal distribution function, without cancellation for negative arguments.
-HWY_INLINE Vector normal_cdf(Vector x) {
-  const auto y = hn::Mul(x, set(0.70710678F));
-  const auto t = hn::Abs(y);
-  const auto near = hn::MulAdd(erf_near(y), set(0.5F), set(0.5F));
-  const auto tail = hn::Mul(erfc_far(t), set(0.5F));
-  const auto far = hn::IfThenElse(hn::Lt(y, zero()), tail, hn::Sub(set(1), tail));
-  return hn::IfThenElse(hn::Lt(t, set(0.9375F)), near, nan_of(x, far));
-}
+// The normal distribution function and density. For t >= 0, Phi(-t) = e^(-t²/2) P(u) with a polynomial
+// in u = 1/(1 + 0.3t): no cancellation for negative arguments, and one exponential for both.
+struct Normal {
+  Vector distribution;
+  Vector density;
+};
 
-HWY_INLINE Vector normal_density(Vector x) {
-  return hn::Mul(exp_nonpositive(hn::Mul(hn::Mul(x, x), set(-0.5F))), set(0.39894228F));
+HWY_INLINE Normal normal(Vector x) {
+  const auto e = exp_nonpositive(hn::Mul(hn::Mul(x, x), set(-0.5F)));
+  const auto u = hn::Div(set(1), hn::MulAdd(hn::Abs(x), set(0.3F), set(1)));
+  auto p = hn::MulAdd(u, set(0.03580197019F), set(-0.1571636833F));
+  p = hn::MulAdd(p, u, set(0.2051691233F));
+  p = hn::MulAdd(p, u, set(-0.05143420481F));
+  p = hn::MulAdd(p, u, set(0.1266936706F));
+  p = hn::MulAdd(p, u, set(0.1006983762F));
+  p = hn::MulAdd(p, u, set(0.1205930426F));
+  p = hn::MulAdd(p, u, set(0.1196419169F));
+  const auto tail = hn::Mul(hn::Mul(p, u), e);
+  const auto below = hn::IfThenElse(hn::Lt(x, zero()), tail, hn::Sub(set(1), tail));
+  return {below, hn::Mul(e, set(0.39894228F))};
 }
 
 }  // namespace addnorm::kernels::HWY_NAMESPACE

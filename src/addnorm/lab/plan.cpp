@@ -1,0 +1,112 @@
+#include "addnorm/lab/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "addnorm/base/files.h"
+#include "addnorm/base/text.h"
+#include "addnorm/lab/run.h"
+
+namespace addnorm::lab {
+namespace {
+
+// Keys whose value stands in a column of its own name.
+std::string column_of(const std::string& key) {
+  if (key == "model.wiring" || key == "model.layers" || key == "train.lr" || key == "train.warmup") {
+    return key.substr(key.find('.') + 1);
+  }
+  return key;
+}
+
+bool in_column(const std::string& key) {
+  return key.starts_with("model.") ? key.ends_with("wiring") || key.ends_with("layers")
+                                   : column_of(key) != key;
+}
+
+// Letters, digits and dashes, for a folder's name.
+std::string slug(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '+') {
+      name += c;
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+    if (name.size() >= 40) break;
+  }
+  return name;
+}
+
+// A function of all that decides the run's result except its seed, so that a changed specification is
+// never taken for the old one. The lines of comments name where values came from, which does not count.
+std::string fingerprint(const model::Specification& specification) {
+  std::string text;
+  for (const std::string& line : split(model::resolved_toml(specification), '\n')) {
+    const std::string content = trim(line);
+    if (content.empty() || content.starts_with("#") || content.starts_with("seed =")) continue;
+    // A comment after the value; values of ours hold no '#' outside formulas, which keep theirs.
+    const size_t comment = content.rfind("  #");
+    text += content.substr(0, comment) + "\n";
+  }
+  return sha256(text).substr(0, 8);
+}
+
+// Roughly the work of a training: layers, tokens, width squared.
+double cost_of(const model::Specification& specification) {
+  const auto& m = specification.model;
+  const auto& t = specification.train;
+  const double layers = m.layers + m.encoder_layers + 1.5 * m.decoder_layers;
+  return layers * static_cast<double>(t.steps) * static_cast<double>(t.batch * t.accumulate) *
+         static_cast<double>(m.context) * static_cast<double>(m.width);
+}
+
+PlannedCell planned(const Cell& cell, const model::Specification& specification) {
+  PlannedCell result;
+  result.cell = cell;
+  result.steps = specification.train.steps;
+  result.cost = cost_of(specification);
+  auto& keys = result.record.keys;
+  // A formula of one's own stands as it was typed; a name as the catalogue has it.
+  keys.emplace_back("wiring", wiring_text(specification.model));
+  keys.emplace_back("layers", value_of(layers_text(specification.model)));
+  keys.emplace_back("lr", specification.train.lr);
+  keys.emplace_back("warmup", value_of(specification.train.warmup));
+  for (const auto& [key, value] : cell.settings) {
+    if (!in_column(key)) keys.emplace_back(key, value_of(value));
+  }
+  result.folder = slug(fmt::format("{} {} w{}", wiring_text(specification.model),
+                                   layers_text(specification.model), specification.train.warmup)) +
+                  "-" + fingerprint(specification);
+  return result;
+}
+
+}  // namespace
+
+SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vector<Cell>& cells,
+                     int seeds, const formula::Catalogue& catalogue) {
+  if (seeds < 1) fail_input("--seeds", fmt::format("expected at least 1, got {}", seeds));
+  SweepPlan plan;
+  plan.specification = specification;
+  plan.seeds = seeds;
+  Findings problems;
+  for (const Cell& cell : cells) {
+    std::vector<std::string> words;
+    for (const auto& [key, value] : cell.settings) words.push_back(key + "=" + value);
+    try {
+      const auto resolved =
+          model::load(specification, cell.settings, model::Needs::training, catalogue);
+      model::shape(resolved, catalogue);
+      plan.first_seed = static_cast<int64_t>(resolved.train.seed);
+      plan.cells.push_back(planned(cell, resolved));
+    } catch (const Error& error) {
+      problems.push_back({Level::error, "cell " + (words.empty() ? "of the specification" : join(words, " ")),
+                          std::string("\n") + error.what()});
+    }
+  }
+  if (has_errors(problems)) throw Error(problems);
+  return plan;
+}
+
+}  // namespace addnorm::lab
