@@ -54,7 +54,8 @@ double gemm_peak(ThreadPool& pool) {
 
 double bandwidth(ThreadPool& pool) {
   constexpr int64_t n = int64_t{1} << 24;
-  std::vector<std::vector<float>> a(static_cast<size_t>(pool.size()), std::vector<float>(n, 1.0F)), b = a;
+  std::vector<std::vector<float>> a(static_cast<size_t>(pool.size()), std::vector<float>(n, 1.0F)),
+      b = a;
   const std::function<void(int)> work = [&](int t) {
     kernels::add(n, a[static_cast<size_t>(t)].data(), b[static_cast<size_t>(t)].data());
   };
@@ -99,9 +100,12 @@ void measure(const Size& size, double peak, double bytes_per_second, int threads
     const Random random(1, graph.parameters[i].name);
     for (size_t e = 0; e < engine->parameter(i).size(); ++e) {
       // Cheap draws: the weights' values do not matter for the time.
-      engine->parameter(i)[e] = graph.parameters[i].matrix
-                                    ? 0.02F * (static_cast<float>(Random::hash("w") % 7 + e * 2654435761U % 1000) * 0.002F - 1)
-                                    : static_cast<float>(graph.parameters[i].start);
+      engine->parameter(i)[e] =
+          graph.parameters[i].matrix
+              ? 0.02F *
+                    (static_cast<float>(Random::hash("w") % 7 + e * 2654435761U % 1000) * 0.002F -
+                     1)
+              : static_cast<float>(graph.parameters[i].start);
     }
   }
   nodes::Batch batch;
@@ -109,8 +113,10 @@ void measure(const Size& size, double peak, double bytes_per_second, int threads
   batch.length = size.length;
   const Random random(2, "tokens");
   for (int64_t i = 0; i < size.batch * size.length; ++i) {
-    batch.tokens.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(2 * i), static_cast<uint64_t>(size.vocab))));
-    batch.targets.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(2 * i + 1), static_cast<uint64_t>(size.vocab))));
+    batch.tokens.push_back(static_cast<int32_t>(
+        random.below(static_cast<uint64_t>(2 * i), static_cast<uint64_t>(size.vocab))));
+    batch.targets.push_back(static_cast<int32_t>(
+        random.below(static_cast<uint64_t>(2 * i + 1), static_cast<uint64_t>(size.vocab))));
   }
   model::TrainSection section;
   train::Pieces pieces(graph, threads);
@@ -141,11 +147,14 @@ void measure(const Size& size, double peak, double bytes_per_second, int threads
       optimizer_part = in_optimizer;
     }
   }
-  const double bound = flops / peak + 28.0 * static_cast<double>(graph.parameter_count()) / bytes_per_second;
-  fmt::print("{:<34} {:8.2f} ms  {:7.1f} GFLOP/s  share of peak {:.3f} (floor {:.2f})  of the bound {:.3f}  "
-             "engine {:.2f} ms, optimizer {:.2f} ms, memory {:.0f} MB\n",
-             size.name, 1e3 * best, flops / best * 1e-9, flops / best / peak, size.floor, bound / best,
-             1e3 * engine_part, 1e3 * optimizer_part, static_cast<double>(engine->memory_bytes()) * 1e-6);
+  const double bound =
+      flops / peak + 28.0 * static_cast<double>(graph.parameter_count()) / bytes_per_second;
+  fmt::print(
+      "{:<34} {:8.2f} ms  {:7.1f} GFLOP/s  share of peak {:.3f} (floor {:.2f})  of the bound "
+      "{:.3f}  "
+      "engine {:.2f} ms, optimizer {:.2f} ms, memory {:.0f} MB\n",
+      size.name, 1e3 * best, flops / best * 1e-9, flops / best / peak, size.floor, bound / best,
+      1e3 * engine_part, 1e3 * optimizer_part, static_cast<double>(engine->memory_bytes()) * 1e-6);
 }
 
 }  // namespace

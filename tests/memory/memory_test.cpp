@@ -29,7 +29,8 @@ void* counted(size_t size, void* caller) {
   if (watching) {
     Dl_info info{};
     const bool known = dladdr(caller, &info) != 0 && info.dli_fname != nullptr;
-    if (!known || (std::strstr(info.dli_fname, "dnnl") == nullptr && std::strstr(info.dli_fname, "gomp") == nullptr)) {
+    if (!known || (std::strstr(info.dli_fname, "dnnl") == nullptr &&
+                   std::strstr(info.dli_fname, "gomp") == nullptr)) {
       ++ours;
     }
   }
@@ -57,14 +58,16 @@ void fill(engine::Engine<float>& engine) {
     const auto& p = engine.graph().parameters[i];
     const Random random(1, p.name);
     for (size_t e = 0; e < engine.parameter(i).size(); ++e) {
-      engine.parameter(i)[e] = p.matrix ? 0.02F * static_cast<float>(random.uniform(e) - 0.5) : static_cast<float>(p.start);
+      engine.parameter(i)[e] = p.matrix ? 0.02F * static_cast<float>(random.uniform(e) - 0.5)
+                                        : static_cast<float>(p.start);
     }
   }
 }
 
 // Bytes that one training step holds at its height, weights and their gradients left out.
 int64_t step_bytes(int64_t length, int64_t vocab, int64_t sequences) {
-  auto shape = testing_models::small_shape(graph::ModelKind::decoder, "x = x + f(norm(x)); out = norm(x)", 1);
+  auto shape = testing_models::small_shape(graph::ModelKind::decoder,
+                                           "x = x + f(norm(x)); out = norm(x)", 1);
   shape.vocab = vocab;
   shape.context = length;
   shape.positions = graph::Positions::none;
@@ -99,7 +102,8 @@ TEST(EngineMemoryLimit, TheMatrixOfLogitsIsNotBuilt) {
 
 TEST(EngineMemoryLimit, NothingIsAllocatedAfterTheFirstStep) {
   for (const auto kind : {graph::ModelKind::decoder, graph::ModelKind::encoder_decoder}) {
-    auto shape = testing_models::small_shape(kind, "x = norm(x + clip(t/(10*l), 0, 1)*param(0.5)*f(x))");
+    auto shape =
+        testing_models::small_shape(kind, "x = norm(x + clip(t/(10*l), 0, 1)*param(0.5)*f(x))");
     shape.positions = graph::Positions::rope;
     shape.dropout = 0.1;
     const graph::Graph graph = graph::lower(shape);

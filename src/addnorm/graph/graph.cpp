@@ -7,8 +7,9 @@ namespace addnorm::graph {
 
 const char* role_name(Role role) {
   static constexpr const char* names[] = {
-      "embed",   "positions", "q",       "k",         "v",    "attn_out", "ffn_in", "ffn_gate", "ffn_out",
-      "cross_q", "cross_k",   "cross_v", "cross_out", "head", "linear",   "norm",   "param",    "bias"};
+      "embed",     "positions", "q",       "k",       "v",       "attn_out",
+      "ffn_in",    "ffn_gate",  "ffn_out", "cross_q", "cross_k", "cross_v",
+      "cross_out", "head",      "linear",  "norm",    "param",   "bias"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -42,9 +43,17 @@ void Graph::schedule_values(double t, formula::Scalars& names, std::vector<doubl
   }
 }
 
+std::vector<double> Graph::schedule_values(double t) const {
+  formula::Scalars names = {{"t", t}};
+  std::vector<double> result(schedules.size());
+  schedule_values(t, names, result);
+  return result;
+}
+
 std::vector<bool> Graph::needs_gradient() const {
   std::vector<bool> depends(values.size(), false);
-  for (const Parameter& parameter : parameters) depends[static_cast<size_t>(parameter.value)] = true;
+  for (const Parameter& parameter : parameters)
+    depends[static_cast<size_t>(parameter.value)] = true;
   for (const Node& node : nodes) {
     for (const ValueId input : node.inputs) {
       if (depends[static_cast<size_t>(input)]) depends[static_cast<size_t>(node.output)] = true;
