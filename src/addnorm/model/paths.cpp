@@ -225,12 +225,11 @@ bool Paths::normed(ValueId value) const {
   return false;
 }
 
-std::vector<bool> Paths::ancestors(const std::vector<ValueId>& from, bool gradient) const {
+std::vector<bool> Paths::ancestors(const std::vector<ValueId>& from) const {
   std::vector<bool> wanted(graph_.values.size(), false);
   for (const ValueId value : from) wanted[at(value)] = true;
   for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
     if (!wanted[at(node->output)]) continue;
-    if (gradient && std::holds_alternative<nodes::Detach>(node->op)) continue;
     for (const ValueId input : node->inputs) wanted[at(input)] = true;
   }
   return wanted;

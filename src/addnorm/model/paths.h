@@ -41,8 +41,8 @@ class Paths {
   // The node that computes a value, nullptr for parameters.
   const graph::Node* node_of(graph::ValueId value) const;
   int index_of(graph::ValueId value) const;  // of its node, -1 for parameters
-  // Values that `from` depends on; with `gradient`, along paths without detach.
-  std::vector<bool> ancestors(const std::vector<graph::ValueId>& from, bool gradient) const;
+  // Which values something in `from` depends on, themselves included.
+  std::vector<bool> ancestors(const std::vector<graph::ValueId>& from) const;
 
  private:
   void find_insides();
