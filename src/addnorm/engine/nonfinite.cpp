@@ -22,13 +22,15 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
                            const std::function<bool(graph::ValueId, size_t*)>& bad_value,
                            const std::function<bool(graph::ValueId, size_t*)>& bad_gradient,
                            const std::function<std::pair<double, double>(graph::ValueId)>& range) {
+  int64_t sequence = -1;  // set by describe
   const auto describe = [&](const graph::Node& node, graph::ValueId id, size_t element) {
     std::string text;
     const graph::Shape& shape = graph.shape(id);
     if (shape.per_token()) {
       const auto row = static_cast<int64_t>(element) / shape.cols;
       const int64_t columns = shape.rows == graph::Rows::source ? source_length : length;
-      text += fmt::format("sequence {}, token {}, channel {}", row / columns, row % columns,
+      sequence = row / columns;
+      text += fmt::format("sequence {}, token {}, channel {}", sequence, row % columns,
                           static_cast<int64_t>(element) % shape.cols);
     } else {
       text += fmt::format("element {}", element);
@@ -44,19 +46,21 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
   size_t element = 0;
   for (const graph::Parameter& parameter : graph.parameters) {
     if (bad_value(parameter.value, &element)) {
-      return {parameter.name, false, fmt::format("element {} of the weights", element)};
+      return {parameter.name, false, fmt::format("element {} of the weights", element), -1};
     }
   }
   for (const graph::Node& node : graph.nodes) {
     if (bad_value(node.output, &element)) {
-      return {value_name(graph, node.output), false, describe(node, node.output, element)};
+      const std::string detail = describe(node, node.output, element);
+      return {value_name(graph, node.output), false, detail, sequence};
     }
   }
   // Backward: the node whose incoming gradient is finite and whose outgoing one is not made it.
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     for (const graph::ValueId input : node->inputs) {
       if (!bad_gradient(input, &element)) continue;
-      return {value_name(graph, input), true, "gradient: " + describe(*node, input, element)};
+      const std::string detail = "gradient: " + describe(*node, input, element);
+      return {value_name(graph, input), true, detail, sequence};
     }
   }
   return {};
