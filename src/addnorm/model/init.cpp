@@ -132,9 +132,12 @@ double draw_at(const InitRule& rule, uint64_t seed, uint64_t stream, uint64_t in
 }
 
 template <class T>
-void fill_with(const InitRule& rule, uint64_t seed, const std::string& name, std::span<T> to) {
+void fill_with(const InitRule& rule, uint64_t seed, const std::string& name, std::span<T> to,
+               uint64_t first) {
   const uint64_t stream = Random::hash(name);
-  for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<T>(draw_at(rule, seed, stream, i));
+  for (size_t i = 0; i < to.size(); ++i) {
+    to[i] = static_cast<T>(draw_at(rule, seed, stream, first + i));
+  }
 }
 
 }  // namespace
@@ -186,11 +189,13 @@ double draw(const InitRule& rule, uint64_t seed, const std::string& name, uint64
   return draw_at(rule, seed, Random::hash(name), index);
 }
 
-void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<float> to) {
-  fill_with(rule, seed, name, to);
+void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<float> to,
+          uint64_t first) {
+  fill_with(rule, seed, name, to, first);
 }
-void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<double> to) {
-  fill_with(rule, seed, name, to);
+void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<double> to,
+          uint64_t first) {
+  fill_with(rule, seed, name, to, first);
 }
 
 }  // namespace addnorm::model

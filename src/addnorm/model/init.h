@@ -32,7 +32,10 @@ std::vector<InitRule> init_rules(const Specification& specification, const graph
 // Element `index` of a parameter; a function of (seed, name, index) alone. xavier_normal(g) and g
 // times xavier_normal(1) are the same draw.
 double draw(const InitRule& rule, uint64_t seed, const std::string& name, uint64_t index);
-void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<float> to);
-void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<double> to);
+// Elements first, first + 1, ...
+void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<float> to,
+          uint64_t first = 0);
+void fill(const InitRule& rule, uint64_t seed, const std::string& name, std::span<double> to,
+          uint64_t first = 0);
 
 }  // namespace addnorm::model

@@ -23,7 +23,11 @@ const char* source_name(Source source) {
 }
 
 std::string capitalized(std::string text) {
-  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  // Not where the first word is a name: "head.bias", "c > 0".
+  const size_t word = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz");
+  if (word != std::string::npos && word > 1 && text[word] == ' ') {
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  }
   return text;
 }
 
