@@ -66,6 +66,12 @@ std::string origin(const Graph& graph, const Stack& stack, ValueId id) {
   if (std::find(x.begin(), x.end(), id) != x.end() || variable(graph, id).ends_with(".x")) {
     return "stream";
   }
+  for (const Branch& branch : graph.branches) {
+    if (branch.out == id) return "branch";
+  }
+  // The function as the formula calls it; parts with parameters are named by their kind.
+  const std::string label = node->label.substr(stack.prefix.size());
+  if (label.find('.') == std::string::npos) return label;
   return std::visit([](const auto& op) { return std::string(op.name); }, node->op);
 }
 
