@@ -29,20 +29,24 @@ bool all_finite(std::span<const T> values) {
   return true;
 }
 
-std::vector<int64_t> point_dims(const graph::Graph& graph, const nodes::Batch& batch, graph::ValueId id) {
+std::vector<int64_t> point_dims(const graph::Graph& graph, const nodes::Batch& batch,
+                                graph::ValueId id) {
   const graph::Value& value = graph.values[static_cast<size_t>(id)];
   if (value.parameter >= 0) return graph.parameters[static_cast<size_t>(value.parameter)].dims;
   if (!value.shape.per_token()) return {value.shape.cols};
-  const int64_t length = value.shape.rows == graph::Rows::source ? batch.source_length : batch.length;
+  const int64_t length =
+      value.shape.rows == graph::Rows::source ? batch.source_length : batch.length;
   return {batch.sequences, length, value.shape.cols};
 }
 
 template <class T>
 int compute(const Options& options, const graph::Graph& graph, const nodes::Batch& batch,
             engine::Engine<T>& engine) {
-  constexpr auto type = sizeof(T) == 8 ? checkpoint::ElementType::f64 : checkpoint::ElementType::f32;
-  checkpoint::load_weights(options.weights, graph,
-                           std::function<std::span<T>(size_t)>([&](size_t i) { return engine.parameter(i); }));
+  constexpr auto type =
+      sizeof(T) == 8 ? checkpoint::ElementType::f64 : checkpoint::ElementType::f32;
+  checkpoint::load_weights(
+      options.weights, graph,
+      std::function<std::span<T>(size_t)>([&](size_t i) { return engine.parameter(i); }));
   engine::Request request;
   request.t = std::numeric_limits<double>::infinity();
   request.keep_logits = true;
@@ -56,18 +60,23 @@ int compute(const Options& options, const graph::Graph& graph, const nodes::Batc
   }
   if (!finite) {
     const engine::NonFinite bad = engine.find_non_finite(batch, request);
-    throw Error(Failure::nonfinite,
-                fmt::format("error [{}] expected finite numbers, got loss {:.9g} and the first non-finite "
-                            "one in {}{}: {}; nothing was written",
-                            options.weights, static_cast<double>(loss),
-                            bad.in_backward ? "the backward pass at " : "", bad.tensor, bad.detail));
+    throw Error(
+        Failure::nonfinite,
+        fmt::format("error [{}] expected finite numbers, got loss {:.9g} and the first non-finite "
+                    "one in {}{}: {}; nothing was written",
+                    options.weights, static_cast<double>(loss),
+                    bad.in_backward ? "the backward pass at " : "", bad.tensor, bad.detail));
   }
   std::vector<checkpoint::TensorOut> tensors;
   tensors.push_back({"loss", type, {1}, &loss, {}});
-  tensors.push_back({"logits", type, {batch.sequences, batch.length, graph.vocab}, engine.logits().data(), {}});
+  tensors.push_back(
+      {"logits", type, {batch.sequences, batch.length, graph.vocab}, engine.logits().data(), {}});
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
-    tensors.push_back({"grad:" + graph.parameters[i].name, type, graph.parameters[i].dims,
-                       engine.gradient(i).data(), {}});
+    tensors.push_back({"grad:" + graph.parameters[i].name,
+                       type,
+                       graph.parameters[i].dims,
+                       engine.gradient(i).data(),
+                       {}});
   }
   if (options.points) {
     for (const auto& [name, id] : graph.points) {
@@ -111,10 +120,12 @@ int run(const Options& options, const Invocation& invocation) {
   const bool pair = shape.kind == graph::ModelKind::encoder_decoder;
   const auto file = checkpoint::read_batch(options.batch, {graph.vocab, graph.context, pair});
   Findings findings = file.findings;
-  const int64_t empty = nodes::rows_without_keys(file.batch, shape.kind != graph::ModelKind::encoder);
+  const int64_t empty =
+      nodes::rows_without_keys(file.batch, shape.kind != graph::ModelKind::encoder);
   if (empty > 0) {
-    findings.push_back({Level::warning, options.batch,
-                        fmt::format("{} attention rows have every key masked; they give 0", empty)});
+    findings.push_back(
+        {Level::warning, options.batch,
+         fmt::format("{} attention rows have every key masked; they give 0", empty)});
   }
   log_findings(findings, invocation.verbose);
   const bool in_double = options.precision == "double";
@@ -128,31 +139,30 @@ int run(const Options& options, const Invocation& invocation) {
   return compute(options, graph, file.batch, *engine::make_cpu(graph, 0));
 }
 
-const Register verb({.name = "grad",
-                     .summary = "exact loss, logits and gradients of one batch",
-                     .example = "addnorm grad spec.toml --weights w.safetensors --batch b.safetensors "
-                                "--out g.safetensors --points",
-                     .order = 40,
-                     .takes_overrides = true,
-                     .setup = [](Arguments& arguments) -> Action {
-                       auto options = std::make_shared<Options>();
-                       arguments.positional("SPEC", options->spec, "specification; [model] is enough");
-                       arguments.option("--weights", options->weights, "the model's tensors, safetensors",
-                                        "FILE", true);
-                       arguments.option("--batch", options->batch,
-                                        "tokens, targets, mask, source, source_mask, safetensors", "FILE",
-                                        true);
-                       arguments.option("--out", options->out, "file to write", "FILE", true);
-                       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own",
-                                        "FILE");
-                       arguments.choice("--precision", options->precision, {"double", "float"},
-                                        "double: the reference engine; float: the fast one");
-                       arguments.choice("--engine", options->engine, {"auto", "reference"},
-                                        "reference: plain loops also in float");
-                       arguments.flag("--points", options->points,
-                                      "also every named value of the formula and its gradient");
-                       return [options](const Invocation& invocation) { return run(*options, invocation); };
-                     }});
+const Register verb(
+    {.name = "grad",
+     .summary = "exact loss, logits and gradients of one batch",
+     .example = "addnorm grad spec.toml --weights w.safetensors --batch b.safetensors "
+                "--out g.safetensors --points",
+     .order = 40,
+     .takes_overrides = true,
+     .setup = [](Arguments& arguments) -> Action {
+       auto options = std::make_shared<Options>();
+       arguments.positional("SPEC", options->spec, "specification; [model] is enough");
+       arguments.option("--weights", options->weights, "the model's tensors, safetensors", "FILE",
+                        true);
+       arguments.option("--batch", options->batch,
+                        "tokens, targets, mask, source, source_mask, safetensors", "FILE", true);
+       arguments.option("--out", options->out, "file to write", "FILE", true);
+       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       arguments.choice("--precision", options->precision, {"double", "float"},
+                        "double: the reference engine; float: the fast one");
+       arguments.choice("--engine", options->engine, {"auto", "reference"},
+                        "reference: plain loops also in float");
+       arguments.flag("--points", options->points,
+                      "also every named value of the formula and its gradient");
+       return [options](const Invocation& invocation) { return run(*options, invocation); };
+     }});
 
 }  // namespace
 }  // namespace addnorm::cli

@@ -187,9 +187,15 @@ WiringSheet wiring_sheet(const std::string& name_or_formula, const formula::Cata
 
   const model::Specification spec =
       specification_for(name_or_formula, sheet.wiring, sheet.stack, catalogue, overrides);
-  sheet.findings = spec.findings;
-  const graph::ModelShape shape = model::shape(spec, catalogue, nullptr);
+  Findings findings = spec.findings;
+  const graph::ModelShape shape = model::shape(spec, catalogue, &findings);
   const graph::Graph graph = graph::lower(shape);
+  for (const Finding& finding : findings) {
+    const auto same = [&](const Finding& said) { return said.text() == finding.text(); };
+    if (std::none_of(sheet.findings.begin(), sheet.findings.end(), same)) {
+      sheet.findings.push_back(finding);
+    }
+  }
   const graph::StackSide side = sheet.stack == Stack::pair_encoder   ? graph::StackSide::encoder
                                 : sheet.stack == Stack::pair_decoder ? graph::StackSide::decoder
                                                                      : graph::StackSide::single;

@@ -38,8 +38,8 @@ struct Compared {
 };
 
 // Largest difference of any gradient or point, relative to the largest gradient (points: to itself).
-Compared compare(const graph::ModelShape& shape, const nodes::Batch& batch, int threads, Split split,
-                 Request request = {}) {
+Compared compare(const graph::ModelShape& shape, const nodes::Batch& batch, int threads,
+                 Split split, Request request = {}) {
   const graph::Graph graph = graph::lower(shape);
   for (const auto& [name, id] : graph.points) request.points.push_back(id);
   auto slow = engine::make_reference<double>(graph);
@@ -69,13 +69,16 @@ Compared compare(const graph::ModelShape& shape, const nodes::Batch& batch, int 
   }
   for (const auto& [name, id] : graph.points) {
     note(slow->point(id), fast->point(id), 1e-6, "point:" + name);
-    if (request.backward) note(slow->point_gradient(id), fast->point_gradient(id), 0.01 * largest, "grad_point:" + name);
+    if (request.backward)
+      note(slow->point_gradient(id), fast->point_gradient(id), 0.01 * largest,
+           "grad_point:" + name);
   }
   return result;
 }
 
 TEST(CpuEngineThreads, EveryWayToSplitGivesTheReferenceResult) {
-  for (const auto kind : {graph::ModelKind::decoder, graph::ModelKind::encoder, graph::ModelKind::encoder_decoder}) {
+  for (const auto kind :
+       {graph::ModelKind::decoder, graph::ModelKind::encoder, graph::ModelKind::encoder_decoder}) {
     const auto shape = small_shape(kind, "x = x + f(norm(x)); out = norm(x)");
     for (const int64_t sequences : {1, 3, 5}) {
       const auto batch = make_batch(shape, sequences, 7, sequences > 1);
@@ -83,8 +86,9 @@ TEST(CpuEngineThreads, EveryWayToSplitGivesTheReferenceResult) {
         for (const Split split : {Split::batch, Split::operators}) {
           const Compared result = compare(shape, batch, threads, split);
           EXPECT_LE(result.loss, 1e-5) << threads << " threads, " << sequences << " sequences";
-          EXPECT_LE(result.worst, 2e-4) << result.where << ", " << threads << " threads, " << sequences
-                                        << " sequences, split " << static_cast<int>(split);
+          EXPECT_LE(result.worst, 2e-4)
+              << result.where << ", " << threads << " threads, " << sequences
+              << " sequences, split " << static_cast<int>(split);
         }
       }
     }
@@ -98,7 +102,8 @@ TEST(CpuEngine, EveryActivationAndPositionKind) {
       shape.activation = static_cast<graph::Activation>(activation);
       shape.positions = static_cast<graph::Positions>(positions);
       const Compared result = compare(shape, make_batch(shape, 3, 6, true), 2, Split::batch);
-      EXPECT_LE(result.worst, 2e-4) << result.where << ", activation " << activation << ", positions " << positions;
+      EXPECT_LE(result.worst, 2e-4)
+          << result.where << ", activation " << activation << ", positions " << positions;
     }
   }
 }
@@ -106,14 +111,16 @@ TEST(CpuEngine, EveryActivationAndPositionKind) {
 TEST(CpuEngine, EveryProgramOfTheCatalogue) {
   size_t compared = 0;
   for (const formula::Entry& entry : formula::Catalogue::builtin().entries()) {
-    const auto kind = entry.name.ends_with("/decoder") ? graph::ModelKind::encoder_decoder : graph::ModelKind::decoder;
+    const auto kind = entry.name.ends_with("/decoder") ? graph::ModelKind::encoder_decoder
+                                                       : graph::ModelKind::decoder;
     auto shape = small_shape(kind, entry.formula);
     shape.dropout = compared % 3 == 0 ? 0.2 : 0;
     Request request;
     request.t = 700;
     request.training = true;
     request.dropout_seed = 5;
-    const Compared result = compare(shape, make_batch(shape, 3, 6, true), 2, compared % 2 == 0 ? Split::batch : Split::operators, request);
+    const Compared result = compare(shape, make_batch(shape, 3, 6, true), 2,
+                                    compared % 2 == 0 ? Split::batch : Split::operators, request);
     EXPECT_LE(result.worst, 5e-4) << entry.name << ": " << result.where;
     ++compared;
   }
@@ -123,7 +130,8 @@ TEST(CpuEngine, EveryProgramOfTheCatalogue) {
 // Asking for points, or for logits, changes no bit of loss and gradients.
 TEST(CpuEngine, PointsChangeNoBit) {
   for (const formula::Entry& entry : formula::Catalogue::builtin().entries()) {
-    const auto kind = entry.name.ends_with("/decoder") ? graph::ModelKind::encoder_decoder : graph::ModelKind::decoder;
+    const auto kind = entry.name.ends_with("/decoder") ? graph::ModelKind::encoder_decoder
+                                                       : graph::ModelKind::decoder;
     const auto shape = small_shape(kind, entry.formula);
     const auto batch = make_batch(shape, 3, 5, true);
     const graph::Graph graph = graph::lower(shape);
@@ -135,7 +143,9 @@ TEST(CpuEngine, PointsChangeNoBit) {
     const double a = plain->run(batch, request), b = probed->run(batch, with_points);
     EXPECT_EQ(a, b) << entry.name;
     for (size_t i = 0; i < graph.parameters.size(); ++i) {
-      EXPECT_EQ(std::memcmp(plain->gradient(i).data(), probed->gradient(i).data(), plain->gradient(i).size_bytes()), 0)
+      EXPECT_EQ(std::memcmp(plain->gradient(i).data(), probed->gradient(i).data(),
+                            plain->gradient(i).size_bytes()),
+                0)
           << entry.name << ": " << graph.parameters[i].name;
     }
   }

@@ -41,7 +41,8 @@ std::vector<Row> rows() {
 graph::ModelShape fixture_shape(const std::string& formula, bool pair) {
   graph::ModelShape shape = testing_models::small_shape(
       pair ? graph::ModelKind::encoder_decoder : graph::ModelKind::decoder, formula, 4);
-  if (pair) shape.encoder.program = formula::parse("x = x + 0*f(x)");  // memory = the encoder's embed
+  if (pair)
+    shape.encoder.program = formula::parse("x = x + 0*f(x)");  // memory = the encoder's embed
   shape.width = d;
   shape.heads = shape.kv_heads = 1;
   shape.head_dim = d;
@@ -55,23 +56,29 @@ graph::ModelShape fixture_shape(const std::string& formula, bool pair) {
 
 // The value of element (row, column) of a weight matrix.
 double matrix_entry(const graph::Parameter& p, int64_t r, int64_t c) {
-  const auto turned = [](int64_t row, int64_t col, const int (&from)[4], const double (&sign)[4]) {
+  const auto turned = [](int64_t row, int64_t col, const int(&from)[4], const double(&sign)[4]) {
     return from[row] == col ? sign[row] : 0.0;
   };
   static constexpr int attn[4] = {1, 2, 3, 0}, feed[4] = {2, 3, 0, 1}, swap[4] = {2, 3, 0, 1};
-  static constexpr double attn_sign[4] = {0.5, 0.5, 0.5, -0.5}, feed_sign[4] = {0.5, 0.5, -0.5, 0.5},
-                          swap_sign[4] = {1, 1, 1, 1};
+  static constexpr double attn_sign[4] = {0.5, 0.5, 0.5, -0.5},
+                          feed_sign[4] = {0.5, 0.5, -0.5, 0.5}, swap_sign[4] = {1, 1, 1, 1};
   switch (p.role) {
-    case graph::Role::attn_out: return turned(r, c, attn, attn_sign);
-    case graph::Role::cross_out: return turned(r, c, swap, swap_sign);
-    case graph::Role::ffn_in: return r % d == c ? (r < d ? 1 : -1) : 0;
-    case graph::Role::ffn_out: return turned(r, c % d, feed, feed_sign) * (c < d ? 1 : -1);
-    case graph::Role::head: return r == 0 && c == 0 ? 1 : 0;
+    case graph::Role::attn_out:
+      return turned(r, c, attn, attn_sign);
+    case graph::Role::cross_out:
+      return turned(r, c, swap, swap_sign);
+    case graph::Role::ffn_in:
+      return r % d == c ? (r < d ? 1 : -1) : 0;
+    case graph::Role::ffn_out:
+      return turned(r, c % d, feed, feed_sign) * (c < d ? 1 : -1);
+    case graph::Role::head:
+      return r == 0 && c == 0 ? 1 : 0;
     case graph::Role::embed: {
       static constexpr double x[4] = {1, 2, 4, -3}, memory[4] = {1, 0, -1, 2};
       return r > 0 ? 0 : (p.side == graph::StackSide::encoder ? memory : x)[c];
     }
-    default: return r == c ? 1 : 0;
+    default:
+      return r == c ? 1 : 0;
   }
 }
 
@@ -93,7 +100,8 @@ TEST_P(Fixture, OutAndItsDerivative) {
   size_t table = 0;
   for (size_t p = 0; p < graph.parameters.size(); ++p) {
     const graph::Parameter& parameter = graph.parameters[p];
-    if (parameter.role == graph::Role::embed && parameter.side != graph::StackSide::encoder) table = p;
+    if (parameter.role == graph::Role::embed && parameter.side != graph::StackSide::encoder)
+      table = p;
     for (int64_t i = 0; i < parameter.size(); ++i) {
       engine->parameter(p)[static_cast<size_t>(i)] =
           parameter.matrix ? matrix_entry(parameter, i / parameter.fan_in(), i % parameter.fan_in())
@@ -118,7 +126,8 @@ TEST_P(Fixture, OutAndItsDerivative) {
   EXPECT_NEAR(at_out, -1 / (1 + std::exp(engine->point(out)[0])), 1e-12);
   for (size_t i = 0; i < d; ++i) {
     EXPECT_NEAR(engine->point(out)[i], row.out[i], 0.50001e-5) << "out " << i;
-    EXPECT_NEAR(1000 * engine->gradient(table)[i] / at_out, row.slope[i], 0.50001e-4) << "derivative " << i;
+    EXPECT_NEAR(1000 * engine->gradient(table)[i] / at_out, row.slope[i], 0.50001e-4)
+        << "derivative " << i;
   }
 }
 

@@ -42,13 +42,16 @@ double largest(const std::vector<double>& values) {
 
 TEST_P(Golden, Agrees) {
   const fs::path folder = fs::path(ADDNORM_TEST_DATA "/golden") / GetParam().name;
-  const fs::path out = fs::path(testing::TempDir()) / ("golden-" + GetParam().name + GetParam().precision);
+  const fs::path out =
+      fs::path(testing::TempDir()) / ("golden-" + GetParam().name + GetParam().precision);
   const auto want = SafetensorsFile::open(folder / "expected.safetensors");
   std::set<std::string> wanted = names_of(want);
-  const bool points = std::any_of(wanted.begin(), wanted.end(),
-                                  [](const std::string& name) { return name.starts_with("point:"); });
-  const std::string command = std::string(ADDNORM_PROGRAM) + " grad " + (folder / "spec.toml").string() +
-                              " --weights " + (folder / "weights.safetensors").string() + " --batch " +
+  const bool points = std::any_of(wanted.begin(), wanted.end(), [](const std::string& name) {
+    return name.starts_with("point:");
+  });
+  const std::string command = std::string(ADDNORM_PROGRAM) + " grad " +
+                              (folder / "spec.toml").string() + " --weights " +
+                              (folder / "weights.safetensors").string() + " --batch " +
                               (folder / "batch.safetensors").string() + " --out " + out.string() +
                               " --precision " + GetParam().precision + (points ? " --points" : "") +
                               " > /dev/null 2>" + out.string() + ".log";
@@ -71,7 +74,8 @@ TEST_P(Golden, Agrees) {
     const double floor = tensor.name.starts_with("grad") ? 0.01 * largest_gradient : 0;
     const double scale = std::max(largest(expected), floor);
     double worst = 0;
-    for (size_t i = 0; i < expected.size(); ++i) worst = std::max(worst, std::abs(expected[i] - actual[i]));
+    for (size_t i = 0; i < expected.size(); ++i)
+      worst = std::max(worst, std::abs(expected[i] - actual[i]));
     EXPECT_LE(worst, tolerance * scale) << tensor.name;
   }
   fs::remove(out);

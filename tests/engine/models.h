@@ -10,14 +10,17 @@
 
 namespace addnorm::testing_models {
 
-inline graph::ModelShape small_shape(graph::ModelKind kind, const std::string& formula, int layers = 2) {
+inline graph::ModelShape small_shape(graph::ModelKind kind, const std::string& formula,
+                                     int layers = 2) {
   graph::ModelShape shape;
   shape.kind = kind;
   shape.decoder = {formula::parse(formula), {}, layers};
   const bool pair = kind == graph::ModelKind::encoder_decoder;
   // The encoder of a pair has no cross-attention to write down.
   const bool crosses = formula.find("cross(") != std::string::npos;
-  if (pair) shape.encoder = {formula::parse(crosses ? "x = x + f(norm(x)); out = norm(x)" : formula), {}, layers};
+  if (pair)
+    shape.encoder = {
+        formula::parse(crosses ? "x = x + f(norm(x)); out = norm(x)" : formula), {}, layers};
   shape.width = 16;
   shape.heads = 4;
   shape.kv_heads = 2;
@@ -30,7 +33,8 @@ inline graph::ModelShape small_shape(graph::ModelKind kind, const std::string& f
   return shape;
 }
 
-inline nodes::Batch make_batch(const graph::ModelShape& shape, int64_t sequences, int64_t length, bool masked) {
+inline nodes::Batch make_batch(const graph::ModelShape& shape, int64_t sequences, int64_t length,
+                               bool masked) {
   const Random random(17, "batch");
   uint64_t draws = 0;
   nodes::Batch batch;

@@ -23,14 +23,15 @@ struct NodeCase {
   nodes::Op op;
   std::vector<Size> inputs;
   Size output;
-  double shift = 0, scale = 1;          // inputs are shift + scale*N(0, 1)
-  bool masked = false;                  // the second sequence has its keys masked
+  double shift = 0, scale = 1;  // inputs are shift + scale*N(0, 1)
+  bool masked = false;          // the second sequence has its keys masked
   bool training = false;
 };
 
 // Two sequences of three tokens, sources of two tokens, vocabulary 5.
 struct SmallBatch {
-  std::vector<int32_t> tokens = {1, 4, 0, 2, 2, 3}, targets = {4, -100, 2, 0, 3, 1}, source = {0, 3, 1, 1};
+  std::vector<int32_t> tokens = {1, 4, 0, 2, 2, 3}, targets = {4, -100, 2, 0, 3, 1},
+                       source = {0, 3, 1, 1};
   std::vector<int32_t> positions = {0, 1, 2, 0, 0, 1}, source_positions = {0, 1, 0, 1};
   std::vector<uint8_t> mask = {1, 1, 1, 0, 1, 1}, source_mask = {1, 1, 0, 0};
   std::vector<double> schedules = {0.75};
@@ -74,7 +75,8 @@ class Checker {
         inputs_.back().push_back(of.shift + of.scale * random.normal(index++));
       }
     }
-    for (int64_t i = 0; i < of.output.rows * of.output.cols; ++i) weights_.push_back(random.normal(index++));
+    for (int64_t i = 0; i < of.output.rows * of.output.cols; ++i)
+      weights_.push_back(random.normal(index++));
   }
 
   std::vector<std::vector<double>> backward() {
@@ -90,8 +92,11 @@ class Checker {
     }
     const nodes::View<double> out_view{out.data(), case_.output.rows, case_.output.cols};
     op_.forward(nodes::Forward<double>{view_, in, out_view});
-    op_.backward(nodes::Backward<double>{view_, in, {out.data(), out_view.rows, out_view.cols},
-                                         {weights_.data(), out_view.rows, out_view.cols}, to});
+    op_.backward(nodes::Backward<double>{view_,
+                                         in,
+                                         {out.data(), out_view.rows, out_view.cols},
+                                         {weights_.data(), out_view.rows, out_view.cols},
+                                         to});
     return gradients;
   }
 
@@ -113,7 +118,8 @@ class Checker {
   }
 
   CheckResult complex_step() {
-    return compare([&](size_t k, size_t e) { return value<Complex>(k, e, {0, 1e-30}).imag() / 1e-30; });
+    return compare(
+        [&](size_t k, size_t e) { return value<Complex>(k, e, {0, 1e-30}).imag() / 1e-30; });
   }
   CheckResult central_differences() {
     return compare([&](size_t k, size_t e) {

@@ -21,8 +21,8 @@ namespace {
 using Complex = std::complex<double>;
 
 const std::vector<graph::ModelKind>& kinds() {
-  static const std::vector<graph::ModelKind> all = {graph::ModelKind::decoder, graph::ModelKind::encoder,
-                                                    graph::ModelKind::encoder_decoder};
+  static const std::vector<graph::ModelKind> all = {
+      graph::ModelKind::decoder, graph::ModelKind::encoder, graph::ModelKind::encoder_decoder};
   return all;
 }
 const char* kind_text(graph::ModelKind kind) {
@@ -30,7 +30,8 @@ const char* kind_text(graph::ModelKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 const std::vector<std::string>& norms() {
-  static const std::vector<std::string> all = {"layernorm", "rmsnorm", "scalenorm", "l2norm", "dyt", "derf"};
+  static const std::vector<std::string> all = {"layernorm", "rmsnorm", "scalenorm",
+                                               "l2norm",    "dyt",     "derf"};
   return all;
 }
 
@@ -39,7 +40,8 @@ struct Built {
   Findings errors;
 };
 
-Built build(const std::string& name, graph::ModelKind kind, const std::string& norm, int layers, double dropout) {
+Built build(const std::string& name, graph::ModelKind kind, const std::string& norm, int layers,
+            double dropout) {
   Built built;
   built.shape = testing_models::small_shape(kind, "x = x + f(x)", layers);
   graph::ModelShape& shape = built.shape;
@@ -50,15 +52,18 @@ Built build(const std::string& name, graph::ModelKind kind, const std::string& n
   shape.ffn = 8;
   shape.vocab = 7;
   shape.dropout = dropout;
-  shape.norm = static_cast<nodes::NormKind>(std::find(norms().begin(), norms().end(), norm) - norms().begin());
+  shape.norm = static_cast<nodes::NormKind>(std::find(norms().begin(), norms().end(), norm) -
+                                            norms().begin());
   const auto take = [&](graph::StackProgram& to, graph::StackSide side) {
     formula::Context context = graph::context_of(shape, side);
     // In a pair the entries NAME/encoder and NAME/decoder are reached through NAME.
     std::string asked = name;
     for (const char* form : {"/encoder", "/decoder"}) {
-      if (kind == graph::ModelKind::encoder_decoder && asked.ends_with(form)) asked.resize(asked.size() - 8);
+      if (kind == graph::ModelKind::encoder_decoder && asked.ends_with(form))
+        asked.resize(asked.size() - 8);
     }
-    const formula::Wiring wiring = formula::resolve(asked, context.stack, formula::Catalogue::builtin());
+    const formula::Wiring wiring =
+        formula::resolve(asked, context.stack, formula::Catalogue::builtin());
     to.program = wiring.program;
     to.let_overrides = wiring.let_overrides;
     context.let_overrides = wiring.let_overrides;
@@ -93,7 +98,8 @@ void fill(engine::Engine<T>& engine, double noise) {
 
 // Directional derivatives by complex step against the gradient: one direction per tensor, and four
 // through all tensors at once. The largest difference relative to the gradient's length.
-double gradient_error(const graph::ModelShape& shape, const engine::Request& request, std::string* where) {
+double gradient_error(const graph::ModelShape& shape, const engine::Request& request,
+                      std::string* where) {
   const graph::Graph graph = graph::lower(shape);
   const auto batch = testing_models::make_batch(shape, 2, 3, true);
   auto real = engine::make_reference<double>(graph);
@@ -170,20 +176,22 @@ Trained train(const graph::ModelShape& shape, double dropout_seed) {
     adam.correction1 = static_cast<float>(1 / (1 - std::pow(0.9, step)));
     adam.correction2 = static_cast<float>(1 / (1 - std::pow(0.999, step)));
     for (size_t i = 0; i < graph.parameters.size(); ++i) {
-      kernels::adam(adam, graph.parameters[i].size(), engine->parameter(i).data(), engine->gradient(i).data(),
-                    m[i].data(), v[i].data());
+      kernels::adam(adam, graph.parameters[i].size(), engine->parameter(i).data(),
+                    engine->gradient(i).data(), m[i].data(), v[i].data());
     }
   }
   trained.last = engine->run(batch, evaluation);
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
-    trained.weights.insert(trained.weights.end(), engine->parameter(i).begin(), engine->parameter(i).end());
+    trained.weights.insert(trained.weights.end(), engine->parameter(i).begin(),
+                           engine->parameter(i).end());
   }
   return trained;
 }
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
-  for (const formula::Entry& entry : formula::Catalogue::builtin().entries()) all.push_back(entry.name);
+  for (const formula::Entry& entry : formula::Catalogue::builtin().entries())
+    all.push_back(entry.name);
   return all;
 }
 
@@ -227,7 +235,9 @@ TEST_P(Wirings, TrainsTheSameTwice) {
       const Trained once = train(built.shape, 40), twice = train(built.shape, 40);
       EXPECT_LT(once.last, once.first) << kind_text(kind) << ", dropout " << dropout;
       ASSERT_EQ(once.weights.size(), twice.weights.size());
-      EXPECT_EQ(std::memcmp(once.weights.data(), twice.weights.data(), once.weights.size() * sizeof(float)), 0);
+      EXPECT_EQ(std::memcmp(once.weights.data(), twice.weights.data(),
+                            once.weights.size() * sizeof(float)),
+                0);
     }
   }
 }
@@ -241,7 +251,8 @@ TEST_P(Wirings, DropoutInTrainingHasExactGradients) {
     request.training = true;
     request.dropout_seed = 3;
     std::string where;
-    EXPECT_LE(gradient_error(built.shape, request, &where), 1e-10) << kind_text(kind) << ": " << where;
+    EXPECT_LE(gradient_error(built.shape, request, &where), 1e-10)
+        << kind_text(kind) << ": " << where;
   }
 }
 
@@ -268,7 +279,7 @@ TEST(WiringCombinations, RefusedOnesAreListedAndCounted) {
         for (const Finding& error : built.errors) message += error.message + "; ";
         const bool pair = kind == graph::ModelKind::encoder_decoder;
         const bool memory = message.find("memory") != std::string::npos;
-        const std::string reason = memory && pair                              ? "memory"
+        const std::string reason = memory && pair                               ? "memory"
                                    : message.find("cross") != std::string::npos ? "cross"
                                    : message.find("gain") != std::string::npos  ? "option"
                                                                                 : message;
@@ -278,9 +289,10 @@ TEST(WiringCombinations, RefusedOnesAreListedAndCounted) {
   }
   // A pair's decoder that never reads the encoder: programs with explicit attn and ffn.
   const std::set<std::string> explicit_programs = {
-      "dyt/7b", "hybridnorm", "hybridnorm-star", "nanochat", "normformer", "normformer/resscale", "olmo2",
-      "pangu-ultra", "parallel", "parallel-two-norms", "plamo2", "qk-norm", "reversible",
-      "siamese-norm/hybrid", "spannorm"};
+      "dyt/7b",     "hybridnorm",          "hybridnorm-star", "nanochat",
+      "normformer", "normformer/resscale", "olmo2",           "pangu-ultra",
+      "parallel",   "parallel-two-norms",  "plamo2",          "qk-norm",
+      "reversible", "siamese-norm/hybrid", "spannorm"};
   EXPECT_EQ(refused["memory"].size(), 6 * explicit_programs.size());
   for (const std::string& name : explicit_programs) {
     EXPECT_TRUE(refused["memory"].count(name + ", encoder-decoder, layernorm") > 0) << name;
@@ -288,7 +300,8 @@ TEST(WiringCombinations, RefusedOnesAreListedAndCounted) {
   // cross without an encoder.
   for (const char* name : {"b2t/decoder", "sub-ln/decoder"}) {
     for (const char* kind : {"decoder", "encoder"}) {
-      EXPECT_TRUE(refused["cross"].count(std::string(name) + ", " + kind + ", rmsnorm") > 0) << name;
+      EXPECT_TRUE(refused["cross"].count(std::string(name) + ", " + kind + ", rmsnorm") > 0)
+          << name;
     }
   }
   EXPECT_EQ(refused["cross"].size(), 24U);

@@ -12,8 +12,8 @@ void check_ids(const std::vector<int32_t>& ids, int64_t length, int64_t vocab, c
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < vocab) continue;
     if (may_be_ignored && ids[i] == nodes::Batch::ignored) continue;
-    fail_input("batch", fmt::format("expected {} in 0..{}, got {} in sequence {}, position {}", what,
-                                    vocab - 1, ids[i], static_cast<int64_t>(i) / length,
+    fail_input("batch", fmt::format("expected {} in 0..{}, got {} in sequence {}, position {}",
+                                    what, vocab - 1, ids[i], static_cast<int64_t>(i) / length,
                                     static_cast<int64_t>(i) % length));
   }
 }
@@ -26,9 +26,10 @@ void check_size(size_t got, int64_t sequences, int64_t length, const char* what)
 
 void check_length(int64_t length, int64_t context, const char* what) {
   if (length <= context) return;
-  fail_input("batch", fmt::format("expected {} of at most context = {}, got {}; shorten the sequences "
-                                  "or raise model.context",
-                                  what, context, length));
+  fail_input("batch",
+             fmt::format("expected {} of at most context = {}, got {}; shorten the sequences "
+                         "or raise model.context",
+                         what, context, length));
 }
 
 }  // namespace
@@ -43,9 +44,10 @@ void PreparedBatch::prepare(const graph::Graph& graph, const nodes::Batch& batch
                                     batch.sequences, batch.length));
   }
   if (pair != (batch.source_length > 0)) {
-    fail_input("batch", pair ? "expected a source beside the tokens, since the model has an encoder "
-                               "and a decoder"
-                             : "expected no source, since the model has one stack");
+    fail_input("batch", pair
+                            ? "expected a source beside the tokens, since the model has an encoder "
+                              "and a decoder"
+                            : "expected no source, since the model has one stack");
   }
   check_size(batch.tokens.size(), batch.sequences, batch.length, "tokens");
   check_size(batch.targets.size(), batch.sequences, batch.length, "targets");
@@ -62,8 +64,8 @@ void PreparedBatch::prepare(const graph::Graph& graph, const nodes::Batch& batch
     }
   }
   positions_.resize(batch.tokens.size());
-  nodes::fill_positions(batch.mask.empty() ? nullptr : batch.mask.data(), batch.sequences, batch.length,
-                        positions_.data());
+  nodes::fill_positions(batch.mask.empty() ? nullptr : batch.mask.data(), batch.sequences,
+                        batch.length, positions_.data());
   source_positions_.resize(batch.source.size());
   if (pair) {
     nodes::fill_positions(batch.source_mask.empty() ? nullptr : batch.source_mask.data(),
@@ -74,9 +76,10 @@ void PreparedBatch::prepare(const graph::Graph& graph, const nodes::Batch& batch
     if (batch.mask[i] == 0) targets_[i] = nodes::Batch::ignored;
   }
   targets_counted_ = batch.target_count();
-  divisor_ = request.divisor > 0 ? request.divisor : static_cast<double>(std::max<int64_t>(1, targets_counted_));
+  divisor_ = request.divisor > 0 ? request.divisor
+                                 : static_cast<double>(std::max<int64_t>(1, targets_counted_));
   schedules_.resize(graph.schedules.size());
-  if (!schedules_.empty()) schedules_ = graph.schedule_values(request.t);
+  graph.schedule_values(request.t, at_t_, schedules_);
 }
 
 nodes::BatchView PreparedBatch::view(int64_t first, int64_t count) const {
@@ -92,7 +95,8 @@ nodes::BatchView PreparedBatch::view(int64_t first, int64_t count) const {
   view.positions = positions_.data() + first * b.length;
   if (b.source_length > 0) {
     view.source = b.source.data() + first * b.source_length;
-    view.source_mask = b.source_mask.empty() ? nullptr : b.source_mask.data() + first * b.source_length;
+    view.source_mask =
+        b.source_mask.empty() ? nullptr : b.source_mask.data() + first * b.source_length;
     view.source_positions = source_positions_.data() + first * b.source_length;
   }
   view.divisor = divisor_;

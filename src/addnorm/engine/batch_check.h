@@ -25,6 +25,7 @@ class PreparedBatch {
   const Request* request_ = nullptr;
   std::vector<int32_t> positions_, source_positions_, targets_;
   std::vector<double> schedules_;
+  formula::Scalars at_t_ = {{"t", 1}};
   int64_t targets_counted_ = 0;
   double divisor_ = 1;
 };

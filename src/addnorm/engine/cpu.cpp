@@ -44,8 +44,10 @@ Index CpuThread::rows(graph::Rows kind) const {
 }
 
 CpuEngine::CpuEngine(const graph::Graph& graph, int threads, Split split)
-    : graph_(graph), wanted_(graph.needs_gradient()),
-      shared_(choose_shared(graph, choose_threads(threads), split)), pool_(choose_threads(threads)),
+    : graph_(graph),
+      wanted_(graph.needs_gradient()),
+      shared_(choose_shared(graph, choose_threads(threads), split)),
+      pool_(choose_threads(threads)),
       threads_(static_cast<size_t>(choose_threads(threads))) {
   fixed_offset_.assign(graph_.values.size(), -1);
   for (const graph::Node& node : graph_.nodes) {
@@ -81,7 +83,8 @@ std::span<float> CpuEngine::parameter(size_t i) {
   return {weights_.data() + parameter_offset_[i], static_cast<size_t>(graph_.parameters[i].size())};
 }
 std::span<float> CpuEngine::gradient(size_t i) {
-  return {gradients_.data() + parameter_offset_[i], static_cast<size_t>(graph_.parameters[i].size())};
+  return {gradients_.data() + parameter_offset_[i],
+          static_cast<size_t>(graph_.parameters[i].size())};
 }
 void CpuEngine::zero_gradients() { std::fill(gradients_.begin(), gradients_.end(), 0.0F); }
 
@@ -92,7 +95,8 @@ size_t CpuEngine::memory_bytes() const {
     floats += t.arena.size() + t.fixed.size() + t.fixed_gradients.size() + t.gradients.size() +
               t.scratch.size() + t.head_work.size();
   }
-  for (const auto& [id, gathered] : gathered_) floats += gathered.value.size() + gathered.gradient.size();
+  for (const auto& [id, gathered] : gathered_)
+    floats += gathered.value.size() + gathered.gradient.size();
   return floats * sizeof(float);
 }
 
@@ -128,7 +132,8 @@ void CpuEngine::prepare_tables(const nodes::Batch& batch) {
       if (rotary_positions_ >= longest) continue;
       cosines_.resize(static_cast<size_t>(longest * rotary->rotary_dim / 2));
       sines_.resize(cosines_.size());
-      kernels::rotary_table(longest, rotary->rotary_dim, rotary->base, cosines_.data(), sines_.data());
+      kernels::rotary_table(longest, rotary->rotary_dim, rotary->base, cosines_.data(),
+                            sines_.data());
       rotary_positions_ = longest;
     } else if (const auto* attention = std::get_if<nodes::Attention>(&node.op)) {
       if (attention->alibi && slopes_.empty()) {
@@ -165,7 +170,8 @@ void CpuEngine::prepare_buffers(const nodes::Batch& batch, const Request& reques
     spec.head_dim = op->head_dim;
     spec.causal = op->causal;
     spec.softcap = static_cast<float>(op->softcap);
-    spec.table = op->buckets > 0 ? weights_.data() : nullptr;  // only whether there is one counts here
+    spec.table =
+        op->buckets > 0 ? weights_.data() : nullptr;  // only whether there is one counts here
     spec.span = span_;
     spec.bucket_count = op->buckets;
     scratch = std::max(scratch, kernels::attention_scratch(spec, backward_));
@@ -203,8 +209,8 @@ void CpuEngine::prepare_buffers(const nodes::Batch& batch, const Request& reques
 double CpuEngine::run(const nodes::Batch& batch, const Request& request) {
   prepared_.prepare(graph_, batch, request);
   backward_ = request.backward && prepared_.target_count() > 0;
-  keep_logits_ = request.keep_logits ||
-                 std::find(request.points.begin(), request.points.end(), graph_.logits) != request.points.end();
+  keep_logits_ = request.keep_logits || std::find(request.points.begin(), request.points.end(),
+                                                  graph_.logits) != request.points.end();
   prepare_tables(batch);
   plan_ = &plan_for(batch, request);
   prepare_buffers(batch, request);
@@ -225,7 +231,8 @@ void CpuEngine::gather(ValueId id) {
   } else if (value.parameter >= 0) {
     const auto index = static_cast<size_t>(value.parameter);
     std::copy(parameter(index).begin(), parameter(index).end(), to.value.begin());
-    if (!to.gradient.empty()) std::copy(gradient(index).begin(), gradient(index).end(), to.gradient.begin());
+    if (!to.gradient.empty())
+      std::copy(gradient(index).begin(), gradient(index).end(), to.gradient.begin());
   } else if (const Index at = fixed_offset_[static_cast<size_t>(id)]; at >= 0) {
     for (size_t i = 0; i < to.value.size(); ++i) {
       const auto element = static_cast<size_t>(at) + i;
@@ -238,7 +245,9 @@ void CpuEngine::gather(ValueId id) {
 }
 
 std::span<const float> CpuEngine::point(ValueId id) const { return gathered_.at(id).value; }
-std::span<const float> CpuEngine::point_gradient(ValueId id) const { return gathered_.at(id).gradient; }
+std::span<const float> CpuEngine::point_gradient(ValueId id) const {
+  return gathered_.at(id).gradient;
+}
 
 NonFinite CpuEngine::find_non_finite(const nodes::Batch& batch, const Request& request) {
   Request all = request;
@@ -262,9 +271,7 @@ NonFinite CpuEngine::find_non_finite(const nodes::Batch& batch, const Request& r
   const auto result = first_non_finite(
       graph_, batch.length, batch.source_length,
       [&](ValueId id, size_t* e) { return bad(values(id), e); },
-      [&](ValueId id, size_t* e) {
-        return gathered_.count(id) > 0 && bad(point_gradient(id), e);
-      },
+      [&](ValueId id, size_t* e) { return gathered_.count(id) > 0 && bad(point_gradient(id), e); },
       [&](ValueId id) {
         const auto data = values(id);
         if (data.empty()) return std::pair(0.0, 0.0);

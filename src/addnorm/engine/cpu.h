@@ -22,8 +22,9 @@ struct CpuThread {
   Index first_sequence = 0, sequences = 0;
   nodes::BatchView view;
   std::vector<float> arena;
-  std::vector<float> fixed, fixed_gradients;  // values without rows that nodes compute, e.g. silu(param)
-  std::vector<float> gradients;               // private part; thread 0 has none
+  std::vector<float> fixed,
+      fixed_gradients;           // values without rows that nodes compute, e.g. silu(param)
+  std::vector<float> gradients;  // private part; thread 0 has none
   std::vector<float> scratch, head_work;
   double loss = 0;
   Index rows(graph::Rows rows) const;
@@ -64,12 +65,12 @@ class CpuEngine final : public Engine<float> {
 
   const graph::Graph graph_;
   const std::vector<bool> wanted_;
-  const bool shared_;                     // Split::operators
+  const bool shared_;  // Split::operators
   ThreadPool pool_;
   std::vector<CpuThread> threads_;
-  std::vector<Index> fixed_offset_;       // per value, -1 where it is not one
+  std::vector<Index> fixed_offset_;  // per value, -1 where it is not one
   Index fixed_floats_ = 0;
-  std::vector<Index> parameter_offset_;   // in weights_ and gradients_; shared matrices come last
+  std::vector<Index> parameter_offset_;  // in weights_ and gradients_; shared matrices come last
   Index private_floats_ = 0;
   std::vector<float> weights_, gradients_;
   std::vector<std::pair<PlanKey, graph::Plan>> plans_;
@@ -78,10 +79,10 @@ class CpuEngine final : public Engine<float> {
   bool backward_ = false, keep_logits_ = false;
   std::vector<float> logits_, logit_gradients_;
   std::map<ValueId, Gathered> gathered_;
-  std::vector<float> slopes_;             // alibi
+  std::vector<float> slopes_;                      // alibi
   std::vector<int32_t> buckets_, causal_buckets_;  // t5 lookups over -span..span
   Index span_ = 0;
-  std::vector<float> cosines_, sines_;    // rotary, [positions, rotary_dim/2]
+  std::vector<float> cosines_, sines_;  // rotary, [positions, rotary_dim/2]
   Index rotary_positions_ = 0;
   std::function<void(int)> work_;
 };

@@ -13,7 +13,8 @@ using graph::StepPlan;
 void CpuWorker::linear_forward(const Node& n, bool with_bias) {
   const ValueId x = n.inputs[0];
   const float* bias = with_bias && n.inputs.size() > 2 ? value(n.inputs[2]) : nullptr;
-  kernels::linear(rows(x), cols(n.output), cols(x), value(x), value(n.inputs[1]), bias, value(n.output));
+  kernels::linear(rows(x), cols(n.output), cols(x), value(x), value(n.inputs[1]), bias,
+                  value(n.output));
 }
 
 void CpuWorker::linear_backward(const StepPlan& step, const Node& n, bool with_bias) {
@@ -40,7 +41,8 @@ void CpuWorker::linear_backward(const StepPlan& step, const Node& n, bool with_b
 // A norm alone, or with the sum before it (the first node of the step).
 void CpuWorker::norm_pass(const StepPlan& step, const Node& n, bool is_backward) {
   const auto& op = std::get<nodes::Norm>(n.op);
-  static_assert(static_cast<int>(nodes::NormKind::derf) == static_cast<int>(kernels::NormKind::derf));
+  static_assert(static_cast<int>(nodes::NormKind::derf) ==
+                static_cast<int>(kernels::NormKind::derf));
   kernels::NormSpec spec;
   kernels::NormGradients to;
   spec.kind = static_cast<kernels::NormKind>(op.kind);
@@ -64,7 +66,8 @@ void CpuWorker::norm_pass(const StepPlan& step, const Node& n, bool is_backward)
       kernels::norm(spec, count, value(x), value(n.output), stats);
     } else {
       const Target dx = target(step, x);
-      kernels::norm_backward(spec, count, value(x), stats, gradient(n.output), dx.data, dx.accumulate, to);
+      kernels::norm_backward(spec, count, value(x), stats, gradient(n.output), dx.data,
+                             dx.accumulate, to);
     }
     return;
   }
@@ -133,7 +136,9 @@ void CpuWorker::attention_pass(const StepPlan& step, const Node& n, bool is_back
                          lse + q_row * op.heads, self_.scratch.data());
       continue;
     }
-    const auto shifted = [](float* data, Index by) { return data == nullptr ? nullptr : data + by; };
+    const auto shifted = [](float* data, Index by) {
+      return data == nullptr ? nullptr : data + by;
+    };
     kernels::AttentionGradients to;
     to.dq = shifted(dq.data, q_row * q_pitch);
     to.dk = shifted(dk.data, k_row * kv_pitch);
@@ -142,9 +147,9 @@ void CpuWorker::attention_pass(const StepPlan& step, const Node& n, bool is_back
     to.accumulate_k = dk.accumulate;
     to.accumulate_v = dv.accumulate;
     to.dtable = dtable;
-    kernels::attention_backward(spec, 0, op.kv_heads, q, q_pitch, k, kv_pitch, v, kv_pitch, out, q_pitch,
-                                lse + q_row * op.heads, gradient(n.output) + q_row * q_pitch, to,
-                                self_.scratch.data());
+    kernels::attention_backward(spec, 0, op.kv_heads, q, q_pitch, k, kv_pitch, v, kv_pitch, out,
+                                q_pitch, lse + q_row * op.heads,
+                                gradient(n.output) + q_row * q_pitch, to, self_.scratch.data());
   }
 }
 
@@ -161,7 +166,8 @@ void CpuWorker::embedding_backward(const Node& n, const nodes::Embedding& op) {
     const int32_t* ids = op.ids(other.view);
     const float* from = gradient_of(other, n.output);
     for (Index i = 0; i < other.rows(op.rows); ++i) {
-      if (ids[i] >= low && ids[i] < high) kernels::scatter_add(1, width, ids + i, from + i * width, 1, table);
+      if (ids[i] >= low && ids[i] < high)
+        kernels::scatter_add(1, width, ids + i, from + i * width, 1, table);
     }
   }
 }
@@ -189,12 +195,15 @@ struct NodeForward {
   void operator()(const nodes::Linear&) const { w.linear_forward(n, true); }
   void operator()(const nodes::Attention&) const { w.attention_pass(step, n, false); }
   void operator()(const nodes::Rotary& op) const { rotate(op, false, in(0), out(), false); }
-  void rotate(const nodes::Rotary& op, bool inverse, const float* from, float* to, bool accumulate) const {
+  void rotate(const nodes::Rotary& op, bool inverse, const float* from, float* to,
+              bool accumulate) const {
     const int32_t* positions =
         op.rows == graph::Rows::source ? w.self_.view.source_positions : w.self_.view.positions;
-    const auto layout = op.interleaved ? kernels::RotaryLayout::interleaved : kernels::RotaryLayout::half;
+    const auto layout =
+        op.interleaved ? kernels::RotaryLayout::interleaved : kernels::RotaryLayout::half;
     kernels::rotary(layout, rows(), cols() / op.head_dim, op.head_dim, op.rotary_dim, positions,
-                    w.engine_.cosines_.data(), w.engine_.sines_.data(), inverse, from, to, accumulate);
+                    w.engine_.cosines_.data(), w.engine_.sines_.data(), inverse, from, to,
+                    accumulate);
   }
   void operator()(const nodes::HeadScale& op) const {
     kernels::head_scale(rows(), cols() / op.head_dim, op.head_dim, in(0), in(1), out());
@@ -221,24 +230,29 @@ struct NodeForward {
   }
   kernels::Function function(const nodes::Unary& op) const {
     const nodes::BatchView& view = w.self_.view;
-    return {unary_kind(op.kind), static_cast<float>(op.low.at(view)), static_cast<float>(op.high.at(view))};
+    return {unary_kind(op.kind), static_cast<float>(op.low.at(view)),
+            static_cast<float>(op.high.at(view))};
   }
   void operator()(const nodes::Unary& op) const {
     kernels::unary(function(op), rows() * cols(), in(0), out());
   }
   kernels::Shape width_shape(size_t i) const {
-    return w.engine_.graph_.shape(n.inputs[i]).per_token() ? kernels::Shape::tensor : kernels::Shape::vector;
+    return w.engine_.graph_.shape(n.inputs[i]).per_token() ? kernels::Shape::tensor
+                                                           : kernels::Shape::vector;
   }
   void operator()(const nodes::Dot&) const {
     kernels::dot(rows(), w.cols(n.inputs[0]), in(0), width_shape(0), in(1), width_shape(1), out());
   }
-  void operator()(const nodes::Rms&) const { kernels::rms(rows(), w.cols(n.inputs[0]), in(0), out()); }
+  void operator()(const nodes::Rms&) const {
+    kernels::rms(rows(), w.cols(n.inputs[0]), in(0), out());
+  }
   void operator()(const nodes::Detach&) const { std::copy_n(in(0), rows() * cols(), out()); }
   void operator()(const nodes::Drop& op) const {
     const nodes::BatchView& view = w.self_.view;
-    kernels::dropout(view.dropout_seed, op.stream, view.training ? static_cast<float>(op.rate) : 0.0F,
-                     static_cast<uint64_t>(op.first_element(view, cols())), rows() * cols(), in(0), out(),
-                     false);
+    kernels::dropout(view.dropout_seed, op.stream,
+                     view.training ? static_cast<float>(op.rate) : 0.0F,
+                     static_cast<uint64_t>(op.first_element(view, cols())), rows() * cols(), in(0),
+                     out(), false);
   }
   void operator()(const nodes::CrossEntropy&) const { ADDNORM_ASSERT(!"part of the head"); }
 };
@@ -263,52 +277,56 @@ struct NodeBackward {
   }
   void operator()(const nodes::HeadScale& op) const {
     const auto d = to(0);
-    kernels::head_scale_backward(f.rows(), f.cols() / op.head_dim, op.head_dim, f.in(0), f.in(1), grad(),
-                                 d.data, d.accumulate, to(1).data);
+    kernels::head_scale_backward(f.rows(), f.cols() / op.head_dim, op.head_dim, f.in(0), f.in(1),
+                                 grad(), d.data, d.accumulate, to(1).data);
   }
   void operator()(const nodes::Sum& op) const {
     for (size_t i = 0; i < op.weights.size(); ++i) {
       const auto d = to(i);
       if (d.data == nullptr || d.aliased) continue;
-      kernels::weighted_sum_backward(f.rows(), f.cols(), static_cast<float>(op.weights[i].at(w.self_.view)),
-                                     grad(), f.shape(i), d.data, d.accumulate);
+      kernels::weighted_sum_backward(f.rows(), f.cols(),
+                                     static_cast<float>(op.weights[i].at(w.self_.view)), grad(),
+                                     f.shape(i), d.data, d.accumulate);
     }
   }
   void operator()(const nodes::Binary& op) const {
     const auto a = to(0), b = to(1);
     const auto kind = static_cast<kernels::Binary>(op.kind);
     const bool twice = a.data != nullptr && a.data == b.data;
-    kernels::binary_backward(kind, f.rows(), f.cols(), f.in(0), f.shape(0), f.in(1), f.shape(1), grad(),
-                             a.data, a.accumulate, twice ? nullptr : b.data, b.accumulate);
+    kernels::binary_backward(kind, f.rows(), f.cols(), f.in(0), f.shape(0), f.in(1), f.shape(1),
+                             grad(), a.data, a.accumulate, twice ? nullptr : b.data, b.accumulate);
     if (!twice) return;
-    kernels::binary_backward(kind, f.rows(), f.cols(), f.in(0), f.shape(0), f.in(1), f.shape(1), grad(),
-                             nullptr, false, b.data, true);
+    kernels::binary_backward(kind, f.rows(), f.cols(), f.in(0), f.shape(0), f.in(1), f.shape(1),
+                             grad(), nullptr, false, b.data, true);
   }
   void operator()(const nodes::Unary& op) const {
     const auto d = to(0);
-    kernels::unary_backward(f.function(op), f.rows() * f.cols(), f.in(0), grad(), d.data, d.accumulate);
+    kernels::unary_backward(f.function(op), f.rows() * f.cols(), f.in(0), grad(), d.data,
+                            d.accumulate);
   }
   void operator()(const nodes::Dot&) const {
     const auto a = to(0), b = to(1);
     const bool twice = a.data != nullptr && a.data == b.data;
     const Index width = w.cols(n.inputs[0]);
-    kernels::dot_backward(f.rows(), width, f.in(0), f.width_shape(0), f.in(1), f.width_shape(1), grad(),
-                          a.data, a.accumulate, twice ? nullptr : b.data, b.accumulate);
+    kernels::dot_backward(f.rows(), width, f.in(0), f.width_shape(0), f.in(1), f.width_shape(1),
+                          grad(), a.data, a.accumulate, twice ? nullptr : b.data, b.accumulate);
     if (!twice) return;
-    kernels::dot_backward(f.rows(), width, f.in(0), f.width_shape(0), f.in(1), f.width_shape(1), grad(),
-                          nullptr, false, b.data, true);
+    kernels::dot_backward(f.rows(), width, f.in(0), f.width_shape(0), f.in(1), f.width_shape(1),
+                          grad(), nullptr, false, b.data, true);
   }
   void operator()(const nodes::Rms&) const {
     const auto d = to(0);
-    kernels::rms_backward(f.rows(), w.cols(n.inputs[0]), f.in(0), f.out(), grad(), d.data, d.accumulate);
+    kernels::rms_backward(f.rows(), w.cols(n.inputs[0]), f.in(0), f.out(), grad(), d.data,
+                          d.accumulate);
   }
   void operator()(const nodes::Detach&) const {}
   void operator()(const nodes::Drop& op) const {
     const auto d = to(0);
     const nodes::BatchView& view = w.self_.view;
-    kernels::dropout(view.dropout_seed, op.stream, view.training ? static_cast<float>(op.rate) : 0.0F,
-                     static_cast<uint64_t>(op.first_element(view, f.cols())), f.rows() * f.cols(), grad(),
-                     d.data, d.accumulate);
+    kernels::dropout(view.dropout_seed, op.stream,
+                     view.training ? static_cast<float>(op.rate) : 0.0F,
+                     static_cast<uint64_t>(op.first_element(view, f.cols())), f.rows() * f.cols(),
+                     grad(), d.data, d.accumulate);
   }
   void operator()(const nodes::CrossEntropy&) const {}
 };

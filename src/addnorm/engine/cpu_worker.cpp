@@ -27,7 +27,8 @@ float* CpuWorker::value_of(CpuThread& thread, ValueId id) {
   const auto index = static_cast<size_t>(id);
   const graph::Value& value = engine_.graph_.values[index];
   if (value.parameter >= 0) {
-    return engine_.weights_.data() + engine_.parameter_offset_[static_cast<size_t>(value.parameter)];
+    return engine_.weights_.data() +
+           engine_.parameter_offset_[static_cast<size_t>(value.parameter)];
   }
   if (engine_.fixed_offset_[index] >= 0) return thread.fixed.data() + engine_.fixed_offset_[index];
   ADDNORM_ASSERT(engine_.plan_->value[index] >= 0);
@@ -36,7 +37,8 @@ float* CpuWorker::value_of(CpuThread& thread, ValueId id) {
 
 float* CpuWorker::gradient_of(CpuThread& thread, ValueId id) {
   const auto index = static_cast<size_t>(id);
-  if (engine_.fixed_offset_[index] >= 0) return thread.fixed_gradients.data() + engine_.fixed_offset_[index];
+  if (engine_.fixed_offset_[index] >= 0)
+    return thread.fixed_gradients.data() + engine_.fixed_offset_[index];
   ADDNORM_ASSERT(engine_.plan_->gradient[index] >= 0);
   return thread.arena.data() + engine_.plan_->gradient[index];
 }
@@ -56,7 +58,8 @@ float* CpuWorker::parameter_gradient(ValueId id) {
 
 CpuWorker::Target CpuWorker::target(const StepPlan& step, ValueId id) {
   if (!wanted(id)) return {};
-  if (engine_.graph_.values[static_cast<size_t>(id)].parameter >= 0) return {parameter_gradient(id), true, false};
+  if (engine_.graph_.values[static_cast<size_t>(id)].parameter >= 0)
+    return {parameter_gradient(id), true, false};
   if (engine_.fixed_offset_[static_cast<size_t>(id)] >= 0) return {gradient(id), true, false};
   const size_t place = next_gradient_++;
   ADDNORM_ASSERT(step.gradient_inputs[place] == id);
@@ -84,8 +87,12 @@ void CpuWorker::run() {
 
 void CpuWorker::forward(const StepPlan& step) {
   switch (step.step.kind) {
-    case Step::Kind::single: forward(step, node(step, 0)); break;
-    case Step::Kind::add_norm: norm_pass(step, node(step, 1), false); break;
+    case Step::Kind::single:
+      forward(step, node(step, 0));
+      break;
+    case Step::Kind::add_norm:
+      norm_pass(step, node(step, 1), false);
+      break;
     case Step::Kind::linear_activation: {
       const graph::Node& linear = node(step, 0);
       const graph::Node& unary = node(step, 1);
@@ -102,12 +109,13 @@ void CpuWorker::forward(const StepPlan& step) {
       linear_forward(gate, false);
       const float* in_bias = in.inputs.size() > 2 ? value(in.inputs[2]) : nullptr;
       const float* gate_bias = gate.inputs.size() > 2 ? value(gate.inputs[2]) : nullptr;
-      kernels::gated_activation(activation(node(step, 2)), rows(in.output), cols(in.output), gate_bias,
-                                value(gate.output), in_bias, value(in.output),
+      kernels::gated_activation(activation(node(step, 2)), rows(in.output), cols(in.output),
+                                gate_bias, value(gate.output), in_bias, value(in.output),
                                 value(node(step, 3).output));
       break;
     }
-    case Step::Kind::head: break;
+    case Step::Kind::head:
+      break;
   }
 }
 
@@ -124,7 +132,9 @@ void CpuWorker::backward(const StepPlan& step) {
       meet();
       backward(step, node(step, 0));
       break;
-    case Step::Kind::add_norm: norm_pass(step, node(step, 1), true); break;
+    case Step::Kind::add_norm:
+      norm_pass(step, node(step, 1), true);
+      break;
     case Step::Kind::linear_activation: {
       const graph::Node& linear = node(step, 0);
       const Target pre = target(step, linear.output);
@@ -150,7 +160,8 @@ void CpuWorker::backward(const StepPlan& step) {
       linear_backward(step, gate, false);
       break;
     }
-    case Step::Kind::head: break;
+    case Step::Kind::head:
+      break;
   }
 }
 
@@ -178,7 +189,8 @@ void CpuWorker::head(const StepPlan& step) {
   next_gradient_ = 0;
   const Target dx = gradient_too ? target(step, linear.inputs[0]) : Target{};
   float* dw = gradient_too ? parameter_gradient(linear.inputs[1]) : nullptr;
-  float* dbias = gradient_too && spec.bias != nullptr ? parameter_gradient(linear.inputs[2]) : nullptr;
+  float* dbias =
+      gradient_too && spec.bias != nullptr ? parameter_gradient(linear.inputs[2]) : nullptr;
 
   const Index chunk = kernels::head_chunk_rows(spec.vocab);
   const bool together = gradient_too && engine_.shared_;
@@ -192,25 +204,29 @@ void CpuWorker::head(const StepPlan& step) {
     const Index begin = std::min(own, c * chunk), count = std::min(own, begin + chunk) - begin;
     const float* x = value(linear.inputs[0]) + begin * spec.width;
     const Index at = (first_row + begin) * spec.vocab;
-    self_.loss += kernels::head_chunk(
-                      spec, count, x, view.targets + begin, gradient_too, self_.head_work.data(),
-                      engine_.keep_logits_ ? engine_.logits_.data() + at : nullptr,
-                      engine_.keep_logits_ && gradient_too ? engine_.logit_gradients_.data() + at : nullptr,
-                      dx.data == nullptr ? nullptr : dx.data + begin * spec.width, dx.accumulate)
-                      .loss;
+    self_.loss +=
+        kernels::head_chunk(
+            spec, count, x, view.targets + begin, gradient_too, self_.head_work.data(),
+            engine_.keep_logits_ ? engine_.logits_.data() + at : nullptr,
+            engine_.keep_logits_ && gradient_too ? engine_.logit_gradients_.data() + at : nullptr,
+            dx.data == nullptr ? nullptr : dx.data + begin * spec.width, dx.accumulate)
+            .loss;
     if (!gradient_too) continue;
     if (!together) {
-      kernels::head_weight_gradients(spec, count, x, self_.head_work.data(), 0, spec.vocab, dw, dbias);
+      kernels::head_weight_gradients(spec, count, x, self_.head_work.data(), 0, spec.vocab, dw,
+                                     dbias);
       continue;
     }
-    if (dbias != nullptr) kernels::column_sums(count, spec.vocab, self_.head_work.data(), dbias, true);
+    if (dbias != nullptr)
+      kernels::column_sums(count, spec.vocab, self_.head_work.data(), dbias, true);
     engine_.pool_.barrier();
     const auto [low, high] = slice(spec.vocab);
     for (CpuThread& other : engine_.threads_) {
       const Index rows_there = other.rows(graph::Rows::target);
       const Index from = std::min(rows_there, c * chunk);
       const Index rows_now = std::min(rows_there, from + chunk) - from;
-      kernels::head_weight_gradients(spec, rows_now, value_of(other, linear.inputs[0]) + from * spec.width,
+      kernels::head_weight_gradients(spec, rows_now,
+                                     value_of(other, linear.inputs[0]) + from * spec.width,
                                      other.head_work.data(), low, high, dw, nullptr);
     }
     engine_.pool_.barrier();
@@ -223,14 +239,16 @@ void CpuWorker::finish() {
     engine_.pool_.barrier();
     const auto [low, high] = slice(engine_.private_floats_);
     for (size_t t = 1; t < engine_.threads_.size(); ++t) {
-      kernels::add(high - low, engine_.threads_[t].gradients.data() + low, engine_.gradients_.data() + low);
+      kernels::add(high - low, engine_.threads_[t].gradients.data() + low,
+                   engine_.gradients_.data() + low);
     }
   }
   for (auto& [id, gathered] : engine_.gathered_) {
     const graph::Shape& shape = engine_.graph_.shape(id);
     const auto index = static_cast<size_t>(id);
     if (!shape.per_token() || engine_.plan_->value[index] < 0 || gathered.value.empty()) continue;
-    const Index length = shape.rows == graph::Rows::source ? self_.view.source_length : self_.view.length;
+    const Index length =
+        shape.rows == graph::Rows::source ? self_.view.source_length : self_.view.length;
     const Index at = self_.first_sequence * length * shape.cols;
     const Index size = rows(id) * shape.cols;
     if (at + size > static_cast<Index>(gathered.value.size())) continue;

@@ -21,14 +21,15 @@ struct Request {
   uint64_t dropout_seed = 0;  // of this micro-batch
   double label_smoothing = 0;
   double z_loss = 0;
-  bool keep_logits = false;   // logits() is asked for afterwards
-  std::vector<graph::ValueId> points;  // values asked for afterwards, with their gradients if backward
+  bool keep_logits = false;  // logits() is asked for afterwards
+  std::vector<graph::ValueId>
+      points;  // values asked for afterwards, with their gradients if backward
 };
 
-struct NonFinite {            // the first non-finite tensor in forward order, or in backward order
-  std::string tensor;         // a point's or parameter's name, "blocks.0.ffn.out"
+struct NonFinite {     // the first non-finite tensor in forward order, or in backward order
+  std::string tensor;  // a point's or parameter's name, "blocks.0.ffn.out"
   bool in_backward = false;
-  std::string detail;         // sequence and token, place in the formula, range of the inputs
+  std::string detail;  // sequence and token, place in the formula, range of the inputs
 };
 
 // A model on a backend. Gradients add up over calls of run() until zero_gradients(), so that several

@@ -18,7 +18,9 @@ template <class T>
 class Reference final : public Engine<T> {
  public:
   explicit Reference(const graph::Graph& graph)
-      : graph_(graph), wanted_(graph.needs_gradient()), values_(graph.values.size()),
+      : graph_(graph),
+        wanted_(graph.needs_gradient()),
+        values_(graph.values.size()),
         gradients_(graph.values.size()) {
     for (const graph::Parameter& parameter : graph_.parameters) {
       values_[index(parameter.value)].assign(static_cast<size_t>(parameter.size()), T(0));
@@ -61,9 +63,8 @@ class Reference final : public Engine<T> {
   NonFinite find_non_finite(const nodes::Batch& batch, const Request& request) override {
     run(batch, request);
     const auto bad = [](const std::vector<T>& data, size_t* element) {
-      const auto found = std::find_if(data.begin(), data.end(), [](const T& x) {
-        return !std::isfinite(nodes::real_part(x));
-      });
+      const auto found = std::find_if(
+          data.begin(), data.end(), [](const T& x) { return !std::isfinite(nodes::real_part(x)); });
       *element = static_cast<size_t>(found - data.begin());
       return found != data.end();
     };
@@ -84,7 +85,8 @@ class Reference final : public Engine<T> {
 
   size_t memory_bytes() const override {
     size_t elements = 0;
-    for (size_t v = 0; v < values_.size(); ++v) elements += values_[v].size() + gradients_[v].size();
+    for (size_t v = 0; v < values_.size(); ++v)
+      elements += values_[v].size() + gradients_[v].size();
     return elements * sizeof(T);
   }
 
@@ -116,11 +118,8 @@ class Reference final : public Engine<T> {
       }
       const View<T> out = view_of(values_, node->output);
       const View<T> grad = view_of(gradients_, node->output);
-      const nodes::Backward<T> io{view,
-                                  in_,
-                                  {out.data, out.rows, out.cols},
-                                  {grad.data, grad.rows, grad.cols},
-                                  grad_in_};
+      const nodes::Backward<T> io{
+          view, in_, {out.data, out.rows, out.cols}, {grad.data, grad.rows, grad.cols}, grad_in_};
       std::visit([&](const auto& op) { op.backward(io); }, node->op);
     }
   }

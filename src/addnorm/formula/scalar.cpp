@@ -66,11 +66,19 @@ double apply_operator(char op, double a, double b) {
   }
 }
 
-std::optional<double> apply_function(const std::string& function,
-                                     const std::vector<double>& arguments) {
+namespace {
+
+std::optional<double> call(const std::string& function, Args arguments) {
   const ScalarFunction* found = find(function);
   if (found == nullptr || found->arguments != arguments.size()) return std::nullopt;
   return found->apply(arguments);
+}
+
+}  // namespace
+
+std::optional<double> apply_function(const std::string& function,
+                                     const std::vector<double>& arguments) {
+  return call(function, arguments);
 }
 
 std::optional<double> evaluate(const Expr& expression, const Scalars& scalars) {
@@ -86,14 +94,16 @@ std::optional<double> evaluate(const Expr& expression, const Scalars& scalars) {
     case Expr::Kind::binary:
     case Expr::Kind::call: {
       if (!expression.options.empty()) return std::nullopt;
-      std::vector<double> values;
+      double values[3];  // no function has more; no allocation, since schedules run every update
+      if (expression.args.size() > std::size(values)) return std::nullopt;
+      size_t count = 0;
       for (const ExprPtr& argument : expression.args) {
         const std::optional<double> value = evaluate(*argument, scalars);
         if (!value) return std::nullopt;
-        values.push_back(*value);
+        values[count++] = *value;
       }
       if (expression.kind == Expr::Kind::negate) return -values[0];
-      if (expression.kind == Expr::Kind::call) return apply_function(expression.name, values);
+      if (expression.kind == Expr::Kind::call) return call(expression.name, Args(values, count));
       return apply_operator(expression.op, values[0], values[1]);
     }
   }

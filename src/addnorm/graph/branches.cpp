@@ -13,8 +13,9 @@ const formula::Option* find(const std::vector<formula::Option>& options, const s
   return nullptr;
 }
 
-ValueId option_norm(Builder& builder, const formula::Option& option, const formula::Scalars& scalars,
-                    ValueId x, int64_t width, const std::string& name) {
+ValueId option_norm(Builder& builder, const formula::Option& option,
+                    const formula::Scalars& scalars, ValueId x, int64_t width,
+                    const std::string& name) {
   const NormChoice choice = norm_choice(builder.shape, option.word, option.inner, scalars);
   return add_norm(builder, choice, x, width, name);
 }
@@ -22,14 +23,19 @@ ValueId option_norm(Builder& builder, const formula::Option& option, const formu
 nodes::UnaryKind unary_of(Activation activation) {
   switch (activation) {
     case Activation::gelu:
-    case Activation::geglu: return nodes::UnaryKind::gelu;
+    case Activation::geglu:
+      return nodes::UnaryKind::gelu;
     case Activation::gelu_tanh:
-    case Activation::geglu_tanh: return nodes::UnaryKind::gelu_tanh;
+    case Activation::geglu_tanh:
+      return nodes::UnaryKind::gelu_tanh;
     case Activation::relu:
-    case Activation::reglu: return nodes::UnaryKind::relu;
-    case Activation::relu2: return nodes::UnaryKind::relu2;
+    case Activation::reglu:
+      return nodes::UnaryKind::relu;
+    case Activation::relu2:
+      return nodes::UnaryKind::relu2;
     case Activation::silu:
-    case Activation::swiglu: return nodes::UnaryKind::silu;
+    case Activation::swiglu:
+      return nodes::UnaryKind::silu;
   }
   return nodes::UnaryKind::gelu;
 }
@@ -42,7 +48,8 @@ bool gated(Activation activation) {
 }
 
 ValueId add_attention(Builder& b, const std::string& name, bool cross, ValueId x, ValueId memory,
-                      const std::vector<formula::Option>& options, const formula::Scalars& scalars) {
+                      const std::vector<formula::Option>& options,
+                      const formula::Scalars& scalars) {
   const ModelShape& m = b.shape;
   const ValueId from = cross ? memory : x;
   const int64_t width = m.heads * m.head_dim, kv_width = m.kv_heads * m.head_dim;
@@ -77,9 +84,8 @@ ValueId add_attention(Builder& b, const std::string& name, bool cross, ValueId x
   attention.heads = m.heads;
   attention.kv_heads = m.kv_heads;
   attention.head_dim = m.head_dim;
-  attention.scale = m.attn_scale
-                        ? b.scalar(formula::fold(*m.attn_scale, scalars))
-                        : Scalar{1 / std::sqrt(static_cast<double>(m.head_dim)), -1};
+  attention.scale = m.attn_scale ? b.scalar(formula::fold(*m.attn_scale, scalars))
+                                 : Scalar{1 / std::sqrt(static_cast<double>(m.head_dim)), -1};
   attention.softcap = m.attn_softcap;
   attention.causal = !cross && m.kind != ModelKind::encoder && b.side != StackSide::encoder;
   attention.queries = b.rows();
@@ -101,7 +107,8 @@ ValueId add_attention(Builder& b, const std::string& name, bool cross, ValueId x
     ADDNORM_ASSERT(start.has_value());
     nodes::HeadScale scale;
     scale.head_dim = m.head_dim;
-    mixed = b.node(scale, {mixed, b.parameter(b.prefix + name + ".heads", Role::param, {m.heads}, *start)},
+    mixed = b.node(scale,
+                   {mixed, b.parameter(b.prefix + name + ".heads", Role::param, {m.heads}, *start)},
                    name + ".heads");
   }
   if (const auto* inner = find(options, "inner")) {

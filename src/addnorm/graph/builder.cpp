@@ -20,7 +20,8 @@ ValueId Builder::node(nodes::Op op, std::vector<ValueId> inputs, const std::stri
   return id;
 }
 
-ValueId Builder::parameter(const std::string& name, Role role, std::vector<int64_t> dims, double start) {
+ValueId Builder::parameter(const std::string& name, Role role, std::vector<int64_t> dims,
+                           double start) {
   Parameter parameter;
   parameter.name = name;
   parameter.role = role;
@@ -51,7 +52,8 @@ ValueId Builder::sum(std::vector<ValueId> addends, std::vector<Scalar> weights, 
 }
 
 ValueId Builder::linear(ValueId x, const std::string& name, Role role, int64_t out, bool bias) {
-  std::vector<ValueId> inputs = {x, matrix(prefix + name + ".weight", role, out, graph.shape(x).cols)};
+  std::vector<ValueId> inputs = {x,
+                                 matrix(prefix + name + ".weight", role, out, graph.shape(x).cols)};
   if (bias) inputs.push_back(parameter(prefix + name + ".bias", Role::bias, {out}, 0));
   return node(nodes::Linear{}, std::move(inputs), name);
 }
@@ -85,13 +87,14 @@ bool norm_has_parameters(const ModelShape& shape, const std::string& kind,
 }
 
 NormChoice norm_choice(const ModelShape& shape, const std::string& kind,
-                       const std::vector<formula::Option>& options, const formula::Scalars& scalars) {
+                       const std::vector<formula::Option>& options,
+                       const formula::Scalars& scalars) {
   using nodes::NormKind;
   NormChoice choice;
   choice.kind = kind == "norm" ? shape.norm : norm_kind(kind);
   const bool elementwise = choice.kind == NormKind::dyt || choice.kind == NormKind::derf;
   const bool model_keys = !elementwise && choice.kind != NormKind::l2norm;
-  choice.eps = choice.kind == NormKind::rmsnorm   ? 1e-6
+  choice.eps = choice.kind == NormKind::rmsnorm  ? 1e-6
                : choice.kind == NormKind::l2norm ? 1e-12
                                                  : 1e-5;
   if (model_keys) {

@@ -16,8 +16,8 @@ class Builder {
   Graph& graph;
   const ModelShape& shape;
   StackSide side = StackSide::single;
-  std::string prefix;    // "", "encoder.", "decoder."
-  int layer = -1;        // 0-based, -1 outside blocks
+  std::string prefix;  // "", "encoder.", "decoder."
+  int layer = -1;      // 0-based, -1 outside blocks
   formula::Place at{0, 0};
 
   Rows rows() const { return side == StackSide::encoder ? Rows::source : Rows::target; }
@@ -47,7 +47,8 @@ struct NormChoice {
 };
 nodes::NormKind norm_kind(const std::string& name);  // not "norm"
 NormChoice norm_choice(const ModelShape& shape, const std::string& kind,
-                       const std::vector<formula::Option>& options, const formula::Scalars& scalars);
+                       const std::vector<formula::Option>& options,
+                       const formula::Scalars& scalars);
 bool norm_has_parameters(const ModelShape& shape, const std::string& kind,
                          const std::vector<formula::Option>& options);
 // A norm over groups of `width` channels of `x`; its parameters are `name.weight`, ...
@@ -55,8 +56,9 @@ ValueId add_norm(Builder& builder, const NormChoice& choice, ValueId x, int64_t 
                  const std::string& name);
 
 // One branch call; returns its raw result. `options` are those of the call.
-ValueId add_attention(Builder& builder, const std::string& name, bool cross, ValueId x, ValueId memory,
-                      const std::vector<formula::Option>& options, const formula::Scalars& scalars);
+ValueId add_attention(Builder& builder, const std::string& name, bool cross, ValueId x,
+                      ValueId memory, const std::vector<formula::Option>& options,
+                      const formula::Scalars& scalars);
 ValueId add_ffn(Builder& builder, const std::string& name, ValueId x,
                 const std::vector<formula::Option>& options, const formula::Scalars& scalars);
 

@@ -10,7 +10,8 @@ namespace {
 
 class Fusion {
  public:
-  explicit Fusion(const Graph& graph) : graph_(graph), users_(graph.values.size()), taken_(graph.nodes.size()) {
+  explicit Fusion(const Graph& graph)
+      : graph_(graph), users_(graph.values.size()), taken_(graph.nodes.size()) {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const ValueId input : graph.nodes[n].inputs) {
         users_[static_cast<size_t>(input)].push_back(static_cast<int>(n));
@@ -72,7 +73,8 @@ class Fusion {
       for (const int user : users_[static_cast<size_t>(add.output)]) {
         const auto* norm = as<nodes::Norm>(user);
         if (!tensors || norm == nullptr || taken_[static_cast<size_t>(user)]) continue;
-        if (norm->width != graph_.shape(add.output).cols || !ready(node(user), n, add.output)) continue;
+        if (norm->width != graph_.shape(add.output).cols || !ready(node(user), n, add.output))
+          continue;
         return {Step::Kind::add_norm, {n, user}};
       }
     }
@@ -115,7 +117,8 @@ class Fusion {
     const auto* activation = as<nodes::Unary>(unary);
     if (activation == nullptr || !plain(*activation) || only_user(unary) != product) return {};
     const int gate = maker(node(unary).inputs[0]);
-    if (as<nodes::Linear>(gate) == nullptr || only_user(gate) != unary || only_user(n) != product) return {};
+    if (as<nodes::Linear>(gate) == nullptr || only_user(gate) != unary || only_user(n) != product)
+      return {};
     if (graph_.shape(node(gate).output) != graph_.shape(node(n).output)) return {};
     if (gate == n || !ready(node(gate), std::min(n, gate), node(n).output)) return {};
     return {Step::Kind::gated, {n, gate, unary, product}};

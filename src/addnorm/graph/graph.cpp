@@ -7,8 +7,9 @@ namespace addnorm::graph {
 
 const char* role_name(Role role) {
   static constexpr const char* names[] = {
-      "embed",   "positions", "q",       "k",         "v",    "attn_out", "ffn_in", "ffn_gate", "ffn_out",
-      "cross_q", "cross_k",   "cross_v", "cross_out", "head", "linear",   "norm",   "param",    "bias"};
+      "embed",     "positions", "q",       "k",       "v",       "attn_out",
+      "ffn_in",    "ffn_gate",  "ffn_out", "cross_q", "cross_k", "cross_v",
+      "cross_out", "head",      "linear",  "norm",    "param",   "bias"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -33,19 +34,19 @@ int64_t Graph::parameter_count() const {
   return count;
 }
 
-std::vector<double> Graph::schedule_values(double t) const {
-  std::vector<double> values_at_t;
-  for (const formula::ExprPtr& expression : schedules) {
-    const auto value = formula::evaluate(*expression, {{"t", t}});
+void Graph::schedule_values(double t, formula::Scalars& names, std::vector<double>& to) const {
+  names.at("t") = t;
+  for (size_t i = 0; i < schedules.size(); ++i) {
+    const auto value = formula::evaluate(*schedules[i], names);
     ADDNORM_ASSERT(value.has_value());
-    values_at_t.push_back(*value);
+    to[i] = *value;
   }
-  return values_at_t;
 }
 
 std::vector<bool> Graph::needs_gradient() const {
   std::vector<bool> depends(values.size(), false);
-  for (const Parameter& parameter : parameters) depends[static_cast<size_t>(parameter.value)] = true;
+  for (const Parameter& parameter : parameters)
+    depends[static_cast<size_t>(parameter.value)] = true;
   for (const Node& node : nodes) {
     for (const ValueId input : node.inputs) {
       if (depends[static_cast<size_t>(input)]) depends[static_cast<size_t>(node.output)] = true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "addnorm/formula/program.h"
+#include "addnorm/formula/scalar.h"
 #include "addnorm/nodes/node.h"
 
 namespace addnorm::graph {
@@ -18,8 +19,23 @@ using ValueId = int;
 
 // What a weight is for. Initialization, learning-rate factors and weight decay go by role.
 enum class Role : uint8_t {
-  embed, positions, q, k, v, attn_out, ffn_in, ffn_gate, ffn_out, cross_q, cross_k, cross_v, cross_out,
-  head, linear, norm, param,
+  embed,
+  positions,
+  q,
+  k,
+  v,
+  attn_out,
+  ffn_in,
+  ffn_gate,
+  ffn_out,
+  cross_q,
+  cross_k,
+  cross_v,
+  cross_out,
+  head,
+  linear,
+  norm,
+  param,
   bias,  // of linear layers and norms; always starts at 0
 };
 const char* role_name(Role role);
@@ -28,7 +44,7 @@ const std::vector<Role>& all_roles();
 enum class StackSide : uint8_t { single, encoder, decoder };  // encoder and decoder: of a pair
 
 struct Parameter {
-  std::string name;           // design section 4
+  std::string name;  // design section 4
   Role role = Role::linear;
   StackSide side = StackSide::single;
   std::vector<int64_t> dims;  // as in files: [out, in], [d], [1]
@@ -38,7 +54,7 @@ struct Parameter {
   ValueId value = -1;
 
   int64_t size() const;
-  int64_t fan_in() const { return dims.back(); }   // of a matrix
+  int64_t fan_in() const { return dims.back(); }  // of a matrix
   int64_t fan_out() const { return dims.front(); }
 };
 
@@ -52,7 +68,7 @@ struct Node {
   nodes::Op op;
   std::vector<ValueId> inputs;
   ValueId output = -1;
-  std::string label;      // for people: "blocks.0.attn: scores", "blocks.0.ffn.x = ..."
+  std::string label;        // for people: "blocks.0.attn: scores", "blocks.0.ffn.x = ..."
   formula::Place at{0, 0};  // in the formula; 0 where the node is not written there
   StackSide side = StackSide::single;
   int layer = -1;           // 0-based, -1 outside blocks
@@ -60,11 +76,11 @@ struct Node {
 
 // One call of attn, cross or ffn of one layer.
 struct Branch {
-  std::string name;   // "blocks.0.attn", "decoder.blocks.1.ffn2"
-  std::string kind;   // attn cross ffn
+  std::string name;  // "blocks.0.attn", "decoder.blocks.1.ffn2"
+  std::string kind;  // attn cross ffn
   StackSide side = StackSide::single;
   int layer = 0;
-  int number = 1;     // s, 1..S, in order of computation
+  int number = 1;  // s, 1..S, in order of computation
   ValueId in = -1;
   ValueId out = -1;
   ValueId write = -1;  // -1 where nothing of it is added
@@ -73,12 +89,12 @@ struct Branch {
 
 struct Stack {
   StackSide side = StackSide::single;
-  std::string prefix;                 // "", "encoder.", "decoder."
+  std::string prefix;  // "", "encoder.", "decoder."
   int layers = 0;
   ValueId embed = -1;
   ValueId out = -1;
-  std::vector<ValueId> layer_input;   // x before layer l; [layers] = x after the last
-  bool implied_out = false;           // `out = x` was not written
+  std::vector<ValueId> layer_input;  // x before layer l; [layers] = x after the last
+  bool implied_out = false;          // `out = x` was not written
 };
 
 struct Graph {
@@ -86,9 +102,10 @@ struct Graph {
   std::vector<Node> nodes;            // in order of computation
   std::vector<Parameter> parameters;  // in a fixed order: embeddings, blocks, begin, end, head
   std::vector<Branch> branches;
-  std::vector<Stack> stacks;          // encoder first
+  std::vector<Stack> stacks;  // encoder first
   std::map<std::string, ValueId> points;
-  std::vector<formula::ExprPtr> schedules;  // expressions in t; every other name is a number already
+  std::vector<formula::ExprPtr>
+      schedules;  // expressions in t; every other name is a number already
   ValueId logits = -1;
   ValueId loss = -1;
   int64_t width = 0;
@@ -97,7 +114,8 @@ struct Graph {
 
   const Shape& shape(ValueId id) const { return values[static_cast<size_t>(id)].shape; }
   int64_t parameter_count() const;
-  std::vector<double> schedule_values(double t) const;
+  // Values of `schedules` at t into `to` (as many); `names` must hold "t" and is reused.
+  void schedule_values(double t, formula::Scalars& names, std::vector<double>& to) const;
   // Per value: whether a gradient of the loss can reach it and is of use (a parameter, or a value
   // that depends on one).
   std::vector<bool> needs_gradient() const;

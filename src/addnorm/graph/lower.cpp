@@ -9,7 +9,8 @@ namespace addnorm::graph {
 namespace {
 
 const char* kind_name(nodes::NormKind kind) {
-  static constexpr const char* names[] = {"layernorm", "rmsnorm", "scalenorm", "l2norm", "dyt", "derf"};
+  static constexpr const char* names[] = {"layernorm", "rmsnorm", "scalenorm",
+                                          "l2norm",    "dyt",     "derf"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -23,9 +24,8 @@ Embedded add_embedding(Builder& b, ValueId table) {
   const ModelShape& m = b.shape;
   Embedded result;
   const std::string prefix = m.share_embeddings ? "" : b.prefix;
-  result.table = table >= 0
-                     ? table
-                     : b.matrix(prefix + "embed.tokens.weight", Role::embed, m.vocab, m.width);
+  result.table =
+      table >= 0 ? table : b.matrix(prefix + "embed.tokens.weight", Role::embed, m.vocab, m.width);
   ValueId x = b.node(nodes::Embedding{b.rows(), false}, {result.table}, "embed: tokens");
   std::vector<ValueId> addends = {x};
   std::vector<Scalar> weights = {Scalar{m.embed_scale}};
@@ -65,8 +65,8 @@ formula::Context context_of(const ModelShape& shape, StackSide side) {
   formula::Context context;
   const bool pair = side != StackSide::single;
   const StackProgram& own = side == StackSide::encoder ? shape.encoder : shape.decoder;
-  context.stack = side == StackSide::encoder   ? formula::Stack::pair_encoder
-                  : side == StackSide::decoder ? formula::Stack::pair_decoder
+  context.stack = side == StackSide::encoder         ? formula::Stack::pair_encoder
+                  : side == StackSide::decoder       ? formula::Stack::pair_decoder
                   : shape.kind == ModelKind::encoder ? formula::Stack::encoder
                                                      : formula::Stack::decoder;
   context.layers = own.layers;

@@ -11,7 +11,15 @@
 namespace addnorm::graph {
 
 enum class Activation : uint8_t {
-  gelu, gelu_tanh, relu, relu2, silu, swiglu, geglu, geglu_tanh, reglu
+  gelu,
+  gelu_tanh,
+  relu,
+  relu2,
+  silu,
+  swiglu,
+  geglu,
+  geglu_tanh,
+  reglu
 };
 enum class Positions : uint8_t { learned, sinusoidal, rope, alibi, t5, none };
 enum class ModelKind : uint8_t { decoder, encoder, encoder_decoder };
@@ -31,20 +39,20 @@ struct ModelShape {
   Activation activation = Activation::gelu;
   Positions positions = Positions::learned;
   nodes::NormKind norm = nodes::NormKind::layernorm;
-  std::optional<double> norm_eps;   // absent: each kind's own default
+  std::optional<double> norm_eps;  // absent: each kind's own default
   bool norm_bias = true;
   bool norm_unit_offset = false;
-  std::set<Role> bias_roles;        // linear layers with a bias; Role::linear for linear(..)
+  std::set<Role> bias_roles;  // linear layers with a bias; Role::linear for linear(..)
   bool head_bias = false;
   bool tie_embeddings = true;
   bool share_embeddings = false;
   double embed_scale = 1;
-  formula::ExprPtr attn_scale;      // may read t; null: 1/sqrt(head_dim)
+  formula::ExprPtr attn_scale;  // may read t; null: 1/sqrt(head_dim)
   double logit_scale = 1;
   double attn_softcap = 0, logit_softcap = 0;  // 0: none
   bool rope_interleaved = false;
   double rope_base = 10000;
-  int64_t rotary_dim = 0;           // 0: head_dim
+  int64_t rotary_dim = 0;  // 0: head_dim
   int64_t relative_buckets = 32, relative_distance = 128;
   int64_t vocab = 0, context = 0;
   double dropout = 0;

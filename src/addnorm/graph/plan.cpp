@@ -52,9 +52,13 @@ struct Access {  // to one gradient
 class Planner {
  public:
   Planner(const Graph& graph, const PlanRequest& request)
-      : graph_(graph), request_(request), wanted_(graph.needs_gradient()),
-        accesses_(graph.values.size()), group_(graph.values.size()) {
-    for (Step& step : fuse(graph)) plan_.steps.push_back({std::move(step), no_buffer, {}, {}, {}, false});
+      : graph_(graph),
+        request_(request),
+        wanted_(graph.needs_gradient()),
+        accesses_(graph.values.size()),
+        group_(graph.values.size()) {
+    for (Step& step : fuse(graph))
+      plan_.steps.push_back({std::move(step), no_buffer, {}, {}, {}, false});
     head_ = static_cast<int>(plan_.steps.size()) - 1;
     plan_.value.assign(graph.values.size(), no_buffer);
     plan_.gradient.assign(graph.values.size(), no_buffer);
@@ -116,9 +120,9 @@ class Planner {
         const bool hidden = step.step.kind == Step::Kind::gated && n == step.step.nodes[2];
         if (!head && !hidden) {
           Item& item = values_[static_cast<size_t>(node(n).output)];
-          item.floats = in_arena(node(n).output)
-                            ? floats(graph_.shape(node(n).output), graph_.shape(node(n).output).cols)
-                            : 0;
+          item.floats = in_arena(node(n).output) ? floats(graph_.shape(node(n).output),
+                                                          graph_.shape(node(n).output).cols)
+                                                 : 0;
           item.start = s;
           item.end = std::max(item.end, request_.kept.count(node(n).output) > 0 ? last_time() : s);
         }
@@ -151,7 +155,9 @@ class Planner {
       const bool by_others = step.step.kind == Step::Kind::single;
       if (s != head_) read_gradient(node(members.back()).output, by_others ? shared_read(s) : time);
       switch (step.step.kind) {
-        case Step::Kind::head: write_inputs(step, node(step.step, 0), time, 1); break;
+        case Step::Kind::head:
+          write_inputs(step, node(step.step, 0), time, 1);
+          break;
         case Step::Kind::single:
           write_inputs(step, node(step.step, 0), time, node(step.step, 0).inputs.size());
           break;
@@ -175,7 +181,8 @@ class Planner {
       }
     }
     for (const ValueId id : request_.kept) {
-      if (in_arena(id) && !accesses_[static_cast<size_t>(id)].empty()) read_gradient(id, last_time());
+      if (in_arena(id) && !accesses_[static_cast<size_t>(id)].empty())
+        read_gradient(id, last_time());
     }
   }
   // The gradient of a linear map inside a group: written by the group, read by it and other threads.
@@ -197,7 +204,9 @@ class Planner {
     step.aliased.push_back(false);
     list.push_back({time, true});
   }
-  void read_gradient(ValueId id, int time) { accesses_[static_cast<size_t>(id)].push_back({time, false}); }
+  void read_gradient(ValueId id, int time) {
+    accesses_[static_cast<size_t>(id)].push_back({time, false});
+  }
 
   // A sum passes its gradient on unchanged to addends with coefficient 1: they share its buffer
   // where no later write to one of them is seen by another.
@@ -220,7 +229,8 @@ class Planner {
         } else if (kind == Step::Kind::gated && input == node(step.step, 1).output) {
           source = node(step.step, 3).output;
         }
-        const bool in_place = source >= 0 && kind != Step::Kind::single && kind != Step::Kind::add_norm;
+        const bool in_place =
+            source >= 0 && kind != Step::Kind::single && kind != Step::Kind::add_norm;
         if (source < 0 || (in_place && read_after(source, time))) continue;
         if (!may_share(source, input, time)) continue;
         join(source, input);
@@ -251,14 +261,16 @@ class Planner {
   bool may_share(ValueId source, ValueId input, int time) const {
     std::vector<ValueId> members;
     for (size_t v = 0; v < group_.size(); ++v) {
-      if (group_[v] == root(source) || group_[v] == root(input)) members.push_back(static_cast<ValueId>(v));
+      if (group_[v] == root(source) || group_[v] == root(input))
+        members.push_back(static_cast<ValueId>(v));
     }
     for (const ValueId writer : members) {
       int first_write = never;
       for (const Access& access : accesses_[static_cast<size_t>(writer)]) {
         // The write at `time` is the one that sharing saves.
         const bool saved = access.time == time && writer == input;
-        if (access.write && access.time >= time && !saved) first_write = std::min(first_write, access.time);
+        if (access.write && access.time >= time && !saved)
+          first_write = std::min(first_write, access.time);
       }
       // The sum inside add_norm is finished at `time`, before its addends are.
       if (writer == source && first_write == time) first_write = never;
@@ -301,12 +313,14 @@ class Planner {
     for (size_t v = 0; v < values_.size(); ++v) {
       if (!accesses_[v].empty()) plan_.gradient[v] = gradients[group_[v]].offset;
     }
-    for (const auto& [step, item] : stats_) plan_.steps[static_cast<size_t>(step)].stats = item.offset;
+    for (const auto& [step, item] : stats_)
+      plan_.steps[static_cast<size_t>(step)].stats = item.offset;
   }
 
   // Largest first, each at the lowest place that is free during its whole life.
   void place(std::vector<Item*>& items) {
-    std::stable_sort(items.begin(), items.end(), [](const Item* a, const Item* b) { return a->floats > b->floats; });
+    std::stable_sort(items.begin(), items.end(),
+                     [](const Item* a, const Item* b) { return a->floats > b->floats; });
     std::vector<const Item*> placed;  // by offset
     for (Item* item : items) {
       int64_t at = 0;
@@ -316,8 +330,9 @@ class Planner {
         at = std::max(at, other->offset + other->floats);
       }
       item->offset = at;
-      const auto spot = std::upper_bound(placed.begin(), placed.end(), item,
-                                         [](const Item* a, const Item* b) { return a->offset < b->offset; });
+      const auto spot =
+          std::upper_bound(placed.begin(), placed.end(), item,
+                           [](const Item* a, const Item* b) { return a->offset < b->offset; });
       placed.insert(spot, item);
       plan_.floats = std::max(plan_.floats, at + item->floats);
     }
@@ -345,6 +360,8 @@ int64_t stats_per_row(const Graph& graph, const Step& step) {
   return 0;
 }
 
-Plan make_plan(const Graph& graph, const PlanRequest& request) { return Planner(graph, request).run(); }
+Plan make_plan(const Graph& graph, const PlanRequest& request) {
+  return Planner(graph, request).run();
+}
 
 }  // namespace addnorm::graph

@@ -30,9 +30,11 @@ bool absorb(nodes::Sum& outer, std::vector<ValueId>& inputs, size_t place, const
     outer.constant = *constant;
   }
   outer.weights.erase(outer.weights.begin() + static_cast<ptrdiff_t>(place));
-  outer.weights.insert(outer.weights.begin() + static_cast<ptrdiff_t>(place), weights.begin(), weights.end());
+  outer.weights.insert(outer.weights.begin() + static_cast<ptrdiff_t>(place), weights.begin(),
+                       weights.end());
   inputs.erase(inputs.begin() + static_cast<ptrdiff_t>(place));
-  inputs.insert(inputs.begin() + static_cast<ptrdiff_t>(place), inner_inputs.begin(), inner_inputs.end());
+  inputs.insert(inputs.begin() + static_cast<ptrdiff_t>(place), inner_inputs.begin(),
+                inner_inputs.end());
   return true;
 }
 
@@ -58,7 +60,8 @@ void simplify(Graph& graph) {
       const ValueId input = node.inputs[i];
       const int maker = graph.values[static_cast<size_t>(input)].node;
       const Node* inner_node = maker < 0 ? nullptr : &graph.nodes[static_cast<size_t>(maker)];
-      const auto* inner = inner_node == nullptr ? nullptr : std::get_if<nodes::Sum>(&inner_node->op);
+      const auto* inner =
+          inner_node == nullptr ? nullptr : std::get_if<nodes::Sum>(&inner_node->op);
       const bool free = uses[static_cast<size_t>(input)] == 1 && kept.count(input) == 0;
       // A number per token inside a tensor sum is cheaper computed once than for every channel.
       const bool same = inner != nullptr && graph.shape(input) == graph.shape(node.output);

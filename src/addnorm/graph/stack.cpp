@@ -36,9 +36,14 @@ std::string share_of(const Expr& expression) {
 
 }  // namespace
 
-StackLowering::StackLowering(Builder& builder, const StackProgram& stack, const formula::Layout& layout,
+StackLowering::StackLowering(Builder& builder, const StackProgram& stack,
+                             const formula::Layout& layout,
                              const std::vector<std::string>& branches)
-    : builder_(builder), stack_(stack), layout_(layout), branches_(branches), scalars_(layout.scalars) {
+    : builder_(builder),
+      stack_(stack),
+      layout_(layout),
+      branches_(branches),
+      scalars_(layout.scalars) {
   const auto look = [&](const Expr& e) { own_drops_ = own_drops_ || is_call(e, "drop"); };
   walk(stack.program.begin, look);
   for (const auto& block : stack.program.blocks) walk(block.body, look);
@@ -60,7 +65,8 @@ void StackLowering::number_shared_params() {
   for (const Expr* e : shared) stack_params_.emplace(e, static_cast<int>(stack_params_.size()) + 1);
 }
 
-StackLowering::Names StackLowering::name_parts(const std::vector<Statement>& body, int instances) const {
+StackLowering::Names StackLowering::name_parts(const std::vector<Statement>& body,
+                                               int instances) const {
   Names names;
   int norms = 0, params = 0, linears = 0;
   std::map<const Expr*, int> layer_params;
@@ -192,8 +198,12 @@ StackLowering::Operand StackLowering::evaluate(const Expr& expression, Scope& sc
   builder_.at = expression.at;
   Operand result;
   switch (expression.kind) {
-    case Expr::Kind::number: result.scalar = formula::number(expression.number); break;
-    case Expr::Kind::name: result = name(expression, scope); break;
+    case Expr::Kind::number:
+      result.scalar = formula::number(expression.number);
+      break;
+    case Expr::Kind::name:
+      result = name(expression, scope);
+      break;
     case Expr::Kind::negate: {
       const Operand inner = evaluate(*expression.args[0], scope);
       if (inner.scalar) {
@@ -205,8 +215,12 @@ StackLowering::Operand StackLowering::evaluate(const Expr& expression, Scope& sc
       }
       break;
     }
-    case Expr::Kind::binary: result = binary(expression, scope); break;
-    case Expr::Kind::call: result = call(expression, scope); break;
+    case Expr::Kind::binary:
+      result = binary(expression, scope);
+      break;
+    case Expr::Kind::call:
+      result = call(expression, scope);
+      break;
   }
   builder_.at = before;
   return result;
@@ -216,13 +230,15 @@ StackLowering::Operand StackLowering::name(const Expr& expression, Scope& scope)
   const std::string& text = expression.name;
   if (text == "embed") return {nullptr, embed_};
   if (text == "memory") return {nullptr, memory_};
-  if (const auto found = scope.locals->find(text); found != scope.locals->end()) return found->second;
+  if (const auto found = scope.locals->find(text); found != scope.locals->end())
+    return found->second;
   if (const auto found = carried_.find(text); found != carried_.end()) return found->second;
   return {formula::fold(expression, scalars_), -1};
 }
 
 // The operand of a `+` or `-`; where it is a branch's write it is a value with its sign.
-StackLowering::Operand StackLowering::operand_of(const Expr& expression, bool negative, Scope& scope) {
+StackLowering::Operand StackLowering::operand_of(const Expr& expression, bool negative,
+                                                 Scope& scope) {
   Operand operand = evaluate(expression, scope);
   if (scope.names->writes.count(&expression) == 0) return operand;
   if (negative) operand = {nullptr, builder_.sum({value(operand)}, {Scalar{-1}})};
@@ -243,8 +259,8 @@ StackLowering::Operand StackLowering::binary(const Expr& expression, Scope& scop
   const bool adds = op == '+' || op == '-';
   const Operand a =
       adds ? operand_of(*expression.args[0], false, scope) : evaluate(*expression.args[0], scope);
-  const Operand b =
-      adds ? operand_of(*expression.args[1], op == '-', scope) : evaluate(*expression.args[1], scope);
+  const Operand b = adds ? operand_of(*expression.args[1], op == '-', scope)
+                         : evaluate(*expression.args[1], scope);
   const auto folded = [&](char sign, const formula::ExprPtr& left, const formula::ExprPtr& right) {
     auto both = std::make_shared<Expr>();
     both->kind = Expr::Kind::binary;
@@ -256,7 +272,8 @@ StackLowering::Operand StackLowering::binary(const Expr& expression, Scope& scop
   if (a.scalar && b.scalar) return {folded(op, a.scalar, b.scalar), -1};
   Builder& g = builder_;
   if (adds) {
-    const bool signed_already = op == '-' && scope.names->writes.count(expression.args[1].get()) > 0;
+    const bool signed_already =
+        op == '-' && scope.names->writes.count(expression.args[1].get()) > 0;
     const double sign = op == '-' && !signed_already ? -1 : 1;
     if (a.scalar) return {nullptr, g.sum({b.value}, {Scalar{sign}}, scalar(a))};
     if (b.scalar) {
@@ -268,14 +285,16 @@ StackLowering::Operand StackLowering::binary(const Expr& expression, Scope& scop
   if (op == '*') {
     if (a.scalar) return {nullptr, g.sum({b.value}, {scalar(a)})};
     if (b.scalar) return {nullptr, g.sum({a.value}, {scalar(b)})};
-    return {nullptr, g.node(nodes::Binary{nodes::BinaryKind::product}, {a.value, b.value}, "product")};
+    return {nullptr,
+            g.node(nodes::Binary{nodes::BinaryKind::product}, {a.value, b.value}, "product")};
   }
   if (op == '/') {
     if (b.scalar) {
       return {nullptr, g.sum({a.value}, {g.scalar(folded('/', formula::number(1), b.scalar))})};
     }
     const ValueId top = value(a);
-    return {nullptr, g.node(nodes::Binary{nodes::BinaryKind::quotient}, {top, b.value}, "quotient")};
+    return {nullptr,
+            g.node(nodes::Binary{nodes::BinaryKind::quotient}, {top, b.value}, "quotient")};
   }
   ADDNORM_ASSERT(op == '^' && b.scalar);
   nodes::Unary power;
@@ -297,12 +316,13 @@ StackLowering::Operand StackLowering::param(const Expr& expression, Scope& scope
   const std::vector<int64_t> dims = {per == nullptr ? 1 : builder_.graph.width};
   auto* cache = share == "stack" ? &shared_ : share == "layer" ? &layer_shared_ : nullptr;
   if (cache != nullptr) {
-    if (const auto found = cache->find(&expression); found != cache->end()) return {nullptr, found->second};
+    if (const auto found = cache->find(&expression); found != cache->end())
+      return {nullptr, found->second};
   }
   const std::string name =
-      share == "stack"
-          ? "shared.param." + std::to_string(stack_params_.at(&expression))
-          : scope.section + ".param." + std::to_string(scope.names->params.at({&expression, scope.instance}));
+      share == "stack" ? "shared.param." + std::to_string(stack_params_.at(&expression))
+                       : scope.section + ".param." +
+                             std::to_string(scope.names->params.at({&expression, scope.instance}));
   const int layer = builder_.layer;
   if (share == "stack") builder_.layer = -1;
   const ValueId id = builder_.parameter(builder_.prefix + name, Role::param, dims, *start);
@@ -331,8 +351,9 @@ StackLowering::Operand StackLowering::branch(const Expr& expression, Scope& scop
   builder_.graph.points[branch.name + ".out"] = branch.out;
   ValueId result = branch.out;
   if (!own_drops_ && builder_.shape.dropout > 0) {
-    result = builder_.node(nodes::Drop{builder_.shape.dropout, Random::hash(branch.name), builder_.rows()},
-                           {result}, name + ": dropout");
+    result = builder_.node(
+        nodes::Drop{builder_.shape.dropout, Random::hash(branch.name), builder_.rows()}, {result},
+        name + ": dropout");
   }
   builder_.graph.branches.push_back(std::move(branch));
   return {nullptr, result};
@@ -355,7 +376,8 @@ StackLowering::Operand StackLowering::call(const Expr& expression, Scope& scope)
   if (function == "linear") {
     const ValueId x = value(evaluate(*expression.args[0], scope));
     const formula::Option* bias = expression.option("bias");
-    const bool has_bias = bias != nullptr ? bias->word == "true" : g.shape.bias_roles.count(Role::linear) > 0;
+    const bool has_bias =
+        bias != nullptr ? bias->word == "true" : g.shape.bias_roles.count(Role::linear) > 0;
     const int number = scope.names->linears.at({&expression, scope.instance});
     return {nullptr, g.linear(x, scope.section + ".linear." + std::to_string(number), Role::linear,
                               g.graph.width, has_bias)};
@@ -378,7 +400,8 @@ StackLowering::Operand StackLowering::call(const Expr& expression, Scope& scope)
   if (function == "drop") {
     if (g.shape.dropout == 0) return {nullptr, x};
     const std::string stream = g.prefix + scope.points + "drop." + std::to_string(++drops_);
-    return {nullptr, g.node(nodes::Drop{g.shape.dropout, Random::hash(stream), g.rows()}, {x}, function)};
+    return {nullptr,
+            g.node(nodes::Drop{g.shape.dropout, Random::hash(stream), g.rows()}, {x}, function)};
   }
   static const std::map<std::string, nodes::UnaryKind> kinds = {
       {"sigmoid", nodes::UnaryKind::sigmoid}, {"silu", nodes::UnaryKind::silu},

@@ -33,9 +33,9 @@ class StackLowering {
     std::map<Key, std::string> calls;
     Writes writes;
   };
-  struct Scope {  // where statements run
-    std::string section;                 // "begin", "end", "blocks.0"
-    std::string points;                  // "blocks.0.attn."
+  struct Scope {          // where statements run
+    std::string section;  // "begin", "end", "blocks.0"
+    std::string points;   // "blocks.0.attn."
     std::map<std::string, Operand>* locals = nullptr;
     const Names* names = nullptr;
     int instance = 0;
@@ -65,7 +65,7 @@ class StackLowering {
   formula::Scalars scalars_;
   bool own_drops_ = false;  // the program says where dropout acts
   std::map<std::string, Operand> carried_;
-  std::map<const formula::Expr*, int> stack_params_;        // number of each share=stack param
+  std::map<const formula::Expr*, int> stack_params_;  // number of each share=stack param
   std::map<const formula::Expr*, ValueId> shared_, layer_shared_;
   ValueId embed_ = -1, memory_ = -1, out_ = -1;
   int branch_number_ = 0;

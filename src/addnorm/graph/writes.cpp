@@ -56,8 +56,9 @@ class Search {
         if (parent->op == '^' || (parent->op == '/' && spot.argument == 1)) return nullptr;
       } else if (parent->kind == Expr::Kind::call) {
         const std::string& name = parent->name;
-        const bool through = name == "drop" || formula::is_norm_kind(name) ||
-                             (formula::is_scalar_function(name) && name != "floor" && name != "ceil");
+        const bool through =
+            name == "drop" || formula::is_norm_kind(name) ||
+            (formula::is_scalar_function(name) && name != "floor" && name != "ceil");
         if (!through) return nullptr;
       }
       expression = parent;
@@ -75,7 +76,8 @@ class Search {
     for (const Expr* use : order_) {
       if (use->kind != Expr::Kind::name || use->name != name) continue;
       const size_t statement = spots_.at(use).statement;
-      if (statement <= spot.statement || assigned_between(name, spot.statement, statement)) continue;
+      if (statement <= spot.statement || assigned_between(name, spot.statement, statement))
+        continue;
       if ((found = climb(use)) != nullptr) break;
     }
     return found;

@@ -49,7 +49,7 @@ struct Attention {
   int64_t kv_heads = 1;
   int64_t head_dim = 1;
   Scalar scale{1};
-  double softcap = 0;   // 0: none
+  double softcap = 0;  // 0: none
   bool causal = true;
   bool alibi = false;
   int64_t buckets = 0;  // t5; 0: none
@@ -110,10 +110,12 @@ struct Attention {
         for (int64_t c = 0; c < head_dim; ++c) {
           if (io.grad_in[2]) io.grad_in[2].row(key)[shared + c] += weights[u] * g[c];
           if (io.grad_in[0]) {
-            io.grad_in[0].row(query)[head * head_dim + c] += d_product * io.in[1].row(key)[shared + c];
+            io.grad_in[0].row(query)[head * head_dim + c] +=
+                d_product * io.in[1].row(key)[shared + c];
           }
           if (io.grad_in[1]) {
-            io.grad_in[1].row(key)[shared + c] += d_product * io.in[0].row(query)[head * head_dim + c];
+            io.grad_in[1].row(key)[shared + c] +=
+                d_product * io.in[0].row(query)[head * head_dim + c];
           }
         }
         if (buckets > 0 && io.grad_in[3] && real_part(weights[u]) != 0) {
@@ -151,7 +153,8 @@ struct Attention {
                std::vector<T>& slopes) const {
     const auto allowed = [&](size_t u) {
       if (causal && static_cast<int64_t>(u) > i) return false;
-      return key_mask(batch) == nullptr || key_mask(batch)[first_key + static_cast<int64_t>(u)] != 0;
+      return key_mask(batch) == nullptr ||
+             key_mask(batch)[first_key + static_cast<int64_t>(u)] != 0;
     };
     const T factor = T(scale.at(batch));
     const T* q = in[0].row(query) + head * head_dim;

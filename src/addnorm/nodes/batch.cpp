@@ -17,12 +17,14 @@ int64_t rows_without_keys(const Batch& batch, bool causal) {
   for (int64_t b = 0; b < batch.sequences; ++b) {
     if (!batch.mask.empty()) {
       const uint8_t* row = batch.mask.data() + b * batch.length;
-      const int64_t before = std::find_if(row, row + batch.length, [](uint8_t m) { return m != 0; }) - row;
+      const int64_t before =
+          std::find_if(row, row + batch.length, [](uint8_t m) { return m != 0; }) - row;
       count += before == batch.length ? batch.length : causal ? before : 0;
     }
     if (!batch.source_mask.empty()) {
       const uint8_t* row = batch.source_mask.data() + b * batch.source_length;
-      const bool none = std::none_of(row, row + batch.source_length, [](uint8_t m) { return m != 0; });
+      const bool none =
+          std::none_of(row, row + batch.source_length, [](uint8_t m) { return m != 0; });
       count += none ? batch.source_length + batch.length : 0;
     }
   }

@@ -10,8 +10,8 @@ namespace addnorm::nodes {
 // Row-major [sequences, length]. Masks are empty where every token is real.
 struct Batch {
   int64_t sequences = 0;
-  int64_t length = 0;         // T, of the decoder (or of the only stack)
-  int64_t source_length = 0;  // Ts, 0 where there is no encoder beside a decoder
+  int64_t length = 0;                // T, of the decoder (or of the only stack)
+  int64_t source_length = 0;         // Ts, 0 where there is no encoder beside a decoder
   std::vector<int32_t> tokens;       // [B, T]
   std::vector<int32_t> targets;      // [B, T], -100 = ignored
   std::vector<int32_t> source;       // [B, Ts]
@@ -37,7 +37,7 @@ struct BatchView {
   const uint8_t* source_mask = nullptr;
   const int32_t* positions = nullptr;         // [sequences, length]
   const int32_t* source_positions = nullptr;  // [sequences, source_length]
-  double divisor = 1;  // number of targets of the whole optimizer step
+  double divisor = 1;                         // number of targets of the whole optimizer step
   double label_smoothing = 0;
   double z_loss = 0;
   bool training = false;  // dropout acts

@@ -16,7 +16,8 @@ struct Binary {
 
   template <class T>
   bool takes_first(const T& a, const T& b) const {
-    return kind == BinaryKind::minimum ? real_part(a) <= real_part(b) : real_part(a) >= real_part(b);
+    return kind == BinaryKind::minimum ? real_part(a) <= real_part(b)
+                                       : real_part(a) >= real_part(b);
   }
 
   template <class T>

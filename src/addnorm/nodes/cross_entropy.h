@@ -47,8 +47,8 @@ struct CrossEntropy {
       const T factor = io.grad_out.data[0] / T(io.batch.divisor);
       T* to = io.grad_in[0].row(i);
       for (size_t j = 0; j < p.size(); ++j) {
-        const double wanted = (static_cast<int32_t>(j) == target ? 1 - e : 0) +
-                              e / static_cast<double>(p.size());
+        const double wanted =
+            (static_cast<int32_t>(j) == target ? 1 - e : 0) + e / static_cast<double>(p.size());
         to[j] += factor * (p[j] * (T(1) + T(2 * io.batch.z_loss) * log_z) - T(wanted));
       }
     }

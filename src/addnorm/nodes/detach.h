@@ -34,7 +34,8 @@ struct Drop {
   // 2^32 * rate; an element is kept where its random word reaches this.
   uint64_t threshold() const { return static_cast<uint64_t>(std::ldexp(rate, 32)); }
   int64_t first_element(const BatchView& batch, int64_t cols) const {
-    return batch.first_sequence * (rows == Rows::source ? batch.source_length : batch.length) * cols;
+    return batch.first_sequence * (rows == Rows::source ? batch.source_length : batch.length) *
+           cols;
   }
 
   template <class T>

@@ -18,7 +18,9 @@ struct Scalar {
   double value = 0;
   int schedule = -1;  // index into BatchView::schedules, -1: constant
 
-  double at(const BatchView& batch) const { return schedule < 0 ? value : batch.schedules[schedule]; }
+  double at(const BatchView& batch) const {
+    return schedule < 0 ? value : batch.schedules[schedule];
+  }
   bool operator==(const Scalar&) const = default;
 };
 
@@ -30,7 +32,9 @@ struct View {
   int64_t cols = 0;
 
   T* row(int64_t i) const { return data + i * cols; }
-  T& at(int64_t i, int64_t j) const { return data[(rows == 1 ? 0 : i) * cols + (cols == 1 ? 0 : j)]; }
+  T& at(int64_t i, int64_t j) const {
+    return data[(rows == 1 ? 0 : i) * cols + (cols == 1 ? 0 : j)];
+  }
   int64_t size() const { return rows * cols; }
   explicit operator bool() const { return data != nullptr; }
 };

@@ -19,8 +19,7 @@
 namespace addnorm::nodes {
 
 // Each kind has `name`, a shape rule, and forward and backward templates on the scalar type.
-using Op = std::variant<Embedding, SinusoidalPositions, Norm, Linear, Rotary,
-                        Attention, HeadScale, Sum, Binary, Unary, Dot, Rms, Detach, Drop,
-                        CrossEntropy>;
+using Op = std::variant<Embedding, SinusoidalPositions, Norm, Linear, Rotary, Attention, HeadScale,
+                        Sum, Binary, Unary, Dot, Rms, Detach, Drop, CrossEntropy>;
 
 }  // namespace addnorm::nodes

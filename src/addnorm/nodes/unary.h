@@ -6,10 +6,21 @@
 namespace addnorm::nodes {
 
 enum class UnaryKind : uint8_t {
-  sigmoid, silu, tanh, erf, relu, relu2, gelu, gelu_tanh, abs, sqrt, log, exp,
-  clip,    // between `low` and `high`
-  power,   // a ^ low
-  softcap, // low * tanh(a / low)
+  sigmoid,
+  silu,
+  tanh,
+  erf,
+  relu,
+  relu2,
+  gelu,
+  gelu_tanh,
+  abs,
+  sqrt,
+  log,
+  exp,
+  clip,     // between `low` and `high`
+  power,    // a ^ low
+  softcap,  // low * tanh(a / low)
 };
 
 // Derivatives at kinks: relu, relu2 and abs 0 at 0, clip 1 on [low, high].
@@ -35,23 +46,37 @@ struct Unary {
   template <class T>
   T value(const T& a, const BatchView& batch) const {
     switch (kind) {
-      case UnaryKind::sigmoid: return T(1) / (T(1) + std::exp(-a));
-      case UnaryKind::silu: return a / (T(1) + std::exp(-a));
-      case UnaryKind::tanh: return std::tanh(a);
-      case UnaryKind::erf: return error_function(a);
-      case UnaryKind::relu: return real_part(a) > 0 ? a : T(0);
-      case UnaryKind::relu2: return real_part(a) > 0 ? a * a : T(0);
-      case UnaryKind::gelu: return a * normal_cdf(a);
-      case UnaryKind::gelu_tanh: return T(0.5) * a * (T(1) + std::tanh(tanh_argument(a)));
-      case UnaryKind::abs: return absolute(a);
-      case UnaryKind::sqrt: return std::sqrt(a);
-      case UnaryKind::log: return std::log(a);
-      case UnaryKind::exp: return std::exp(a);
+      case UnaryKind::sigmoid:
+        return T(1) / (T(1) + std::exp(-a));
+      case UnaryKind::silu:
+        return a / (T(1) + std::exp(-a));
+      case UnaryKind::tanh:
+        return std::tanh(a);
+      case UnaryKind::erf:
+        return error_function(a);
+      case UnaryKind::relu:
+        return real_part(a) > 0 ? a : T(0);
+      case UnaryKind::relu2:
+        return real_part(a) > 0 ? a * a : T(0);
+      case UnaryKind::gelu:
+        return a * normal_cdf(a);
+      case UnaryKind::gelu_tanh:
+        return T(0.5) * a * (T(1) + std::tanh(tanh_argument(a)));
+      case UnaryKind::abs:
+        return absolute(a);
+      case UnaryKind::sqrt:
+        return std::sqrt(a);
+      case UnaryKind::log:
+        return std::log(a);
+      case UnaryKind::exp:
+        return std::exp(a);
       case UnaryKind::clip:
         if (real_part(a) < low.at(batch)) return T(low.at(batch));
         return real_part(a) > high.at(batch) ? T(high.at(batch)) : a;
-      case UnaryKind::power: return power(a, low.at(batch));
-      case UnaryKind::softcap: return T(low.at(batch)) * std::tanh(a / T(low.at(batch)));
+      case UnaryKind::power:
+        return power(a, low.at(batch));
+      case UnaryKind::softcap:
+        return T(low.at(batch)) * std::tanh(a / T(low.at(batch)));
     }
     return a;
   }
@@ -67,10 +92,14 @@ struct Unary {
         const T s = T(1) / (T(1) + std::exp(-a));
         return s * (T(1) + a * (T(1) - s));
       }
-      case UnaryKind::tanh: return T(1) - std::tanh(a) * std::tanh(a);
-      case UnaryKind::erf: return T(2 * std::numbers::inv_sqrtpi) * std::exp(-a * a);
-      case UnaryKind::relu: return T(real_part(a) > 0 ? 1 : 0);
-      case UnaryKind::relu2: return real_part(a) > 0 ? T(2) * a : T(0);
+      case UnaryKind::tanh:
+        return T(1) - std::tanh(a) * std::tanh(a);
+      case UnaryKind::erf:
+        return T(2 * std::numbers::inv_sqrtpi) * std::exp(-a * a);
+      case UnaryKind::relu:
+        return T(real_part(a) > 0 ? 1 : 0);
+      case UnaryKind::relu2:
+        return real_part(a) > 0 ? T(2) * a : T(0);
       case UnaryKind::gelu:
         return normal_cdf(a) +
                a * std::exp(T(-0.5) * a * a) * T(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
@@ -79,10 +108,14 @@ struct Unary {
         const T inner = T(root_2_over_pi) * (T(1) + T(3 * 0.044715) * a * a);
         return T(0.5) * (T(1) + y) + T(0.5) * a * (T(1) - y * y) * inner;
       }
-      case UnaryKind::abs: return T(real_part(a) > 0 ? 1 : real_part(a) < 0 ? -1 : 0);
-      case UnaryKind::sqrt: return T(0.5) / std::sqrt(a);
-      case UnaryKind::log: return T(1) / a;
-      case UnaryKind::exp: return std::exp(a);
+      case UnaryKind::abs:
+        return T(real_part(a) > 0 ? 1 : real_part(a) < 0 ? -1 : 0);
+      case UnaryKind::sqrt:
+        return T(0.5) / std::sqrt(a);
+      case UnaryKind::log:
+        return T(1) / a;
+      case UnaryKind::exp:
+        return std::exp(a);
       case UnaryKind::clip:
         return T(real_part(a) >= low.at(batch) && real_part(a) <= high.at(batch) ? 1 : 0);
       case UnaryKind::power: {

@@ -1,0 +1,174 @@
+// A training step (forward, backward, AdamW) against the machine's matrix-product peak and memory
+// bandwidth, all measured in this run. FLOPs as docs/speed.md counts them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "addnorm/base/random.h"
+#include "addnorm/base/threads.h"
+#include "addnorm/engine/engine.h"
+#include "addnorm/formula/program.h"
+#include "addnorm/graph/lower.h"
+#include "addnorm/kernels/kernels.h"
+#include "addnorm/train/optimizer.h"
+
+namespace addnorm {
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The best of `times` runs, in seconds.
+template <class Work>
+double best_of(int times, const Work& work) {
+  double best = 1e30;
+  for (int i = 0; i < times; ++i) {
+    const double start = seconds();
+    work();
+    best = std::min(best, seconds() - start);
+  }
+  return best;
+}
+
+// All threads at once on products of their own.
+double gemm_peak(ThreadPool& pool) {
+  constexpr int64_t n = 1024;
+  const auto size = static_cast<size_t>(n * n);
+  std::vector<std::vector<float>> a(static_cast<size_t>(pool.size())), b, c;
+  for (auto& one : a) one.assign(size, 1.0F);
+  b = c = a;
+  const std::function<void(int)> work = [&](int t) {
+    const auto i = static_cast<size_t>(t);
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      kernels::matmul(false, true, n, n, n, a[i].data(), n, b[i].data(), n, c[i].data(), n, false);
+    }
+  };
+  const double best = best_of(7, [&] { pool.run(work); });
+  return 4 * 2.0 * n * n * n * pool.size() / best;
+}
+
+double bandwidth(ThreadPool& pool) {
+  constexpr int64_t n = int64_t{1} << 24;
+  std::vector<std::vector<float>> a(static_cast<size_t>(pool.size()), std::vector<float>(n, 1.0F)),
+      b = a;
+  const std::function<void(int)> work = [&](int t) {
+    kernels::add(n, a[static_cast<size_t>(t)].data(), b[static_cast<size_t>(t)].data());
+  };
+  return 3.0 * n * sizeof(float) * pool.size() / best_of(5, [&] { pool.run(work); });
+}
+
+struct Size {
+  const char* name;
+  int64_t width;
+  int layers;
+  int64_t heads, length, batch, vocab;
+  double floor;  // share of the peak that PyTorch 2.15 reached on two cores of this kind
+};
+
+double step_flops(const graph::Graph& graph, const Size& size) {
+  double weights = 0;
+  for (const graph::Parameter& p : graph.parameters) {
+    const bool table = p.role == graph::Role::embed || p.role == graph::Role::positions;
+    if (p.matrix && !table) weights += static_cast<double>(p.size());
+  }
+  bool head = false;
+  for (const graph::Parameter& p : graph.parameters) head = head || p.role == graph::Role::head;
+  if (!head) weights += static_cast<double>(size.vocab * size.width);  // tied
+  const double tokens = static_cast<double>(size.batch * size.length);
+  return 6 * weights * tokens +
+         6.0 * size.layers * static_cast<double>(size.width * size.length) * tokens;
+}
+
+void measure(const Size& size, double peak, double bytes_per_second, int threads) {
+  graph::ModelShape shape;
+  shape.decoder = {formula::parse("x = x + f(norm(x)); out = norm(x)"), {}, size.layers};
+  shape.width = size.width;
+  shape.heads = shape.kv_heads = size.heads;
+  shape.head_dim = size.width / size.heads;
+  shape.ffn = 4 * size.width;
+  for (const graph::Role role : graph::all_roles()) shape.bias_roles.insert(role);
+  shape.vocab = size.vocab;
+  shape.context = size.length;
+  const graph::Graph graph = graph::lower(shape);
+  auto engine = engine::make_cpu(graph, threads);
+  for (size_t i = 0; i < graph.parameters.size(); ++i) {
+    const Random random(1, graph.parameters[i].name);
+    for (size_t e = 0; e < engine->parameter(i).size(); ++e) {
+      // Cheap draws: the weights' values do not matter for the time.
+      engine->parameter(i)[e] =
+          graph.parameters[i].matrix
+              ? 0.02F *
+                    (static_cast<float>(Random::hash("w") % 7 + e * 2654435761U % 1000) * 0.002F -
+                     1)
+              : static_cast<float>(graph.parameters[i].start);
+    }
+  }
+  nodes::Batch batch;
+  batch.sequences = size.batch;
+  batch.length = size.length;
+  const Random random(2, "tokens");
+  for (int64_t i = 0; i < size.batch * size.length; ++i) {
+    batch.tokens.push_back(static_cast<int32_t>(
+        random.below(static_cast<uint64_t>(2 * i), static_cast<uint64_t>(size.vocab))));
+    batch.targets.push_back(static_cast<int32_t>(
+        random.below(static_cast<uint64_t>(2 * i + 1), static_cast<uint64_t>(size.vocab))));
+  }
+  model::TrainSection section;
+  train::Pieces pieces(graph, threads);
+  train::Optimizer optimizer(section, graph, train::parameter_factors(section, graph, {}));
+  int64_t t = 0;
+  double in_engine = 0, in_optimizer = 0;
+  const auto step = [&] {
+    const double start = seconds();
+    engine->zero_gradients();
+    engine::Request request;
+    request.training = true;
+    engine->run(batch, request);
+    const double middle = seconds();
+    optimizer.update(*engine, pieces, ++t, 1e-4, 1);
+    in_engine = middle - start;
+    in_optimizer = seconds() - middle;
+  };
+  step();
+  const double flops = step_flops(graph, size);
+  const int repeats = std::clamp(static_cast<int>(peak / flops * 1.5), 3, 60);
+  double best = 1e30, engine_part = 0, optimizer_part = 0;
+  for (int i = 0; i < repeats; ++i) {
+    const double start = seconds();
+    step();
+    if (const double time = seconds() - start; time < best) {
+      best = time;
+      engine_part = in_engine;
+      optimizer_part = in_optimizer;
+    }
+  }
+  const double bound =
+      flops / peak + 28.0 * static_cast<double>(graph.parameter_count()) / bytes_per_second;
+  fmt::print(
+      "{:<34} {:8.2f} ms  {:7.1f} GFLOP/s  share of peak {:.3f} (floor {:.2f})  of the bound "
+      "{:.3f}  "
+      "engine {:.2f} ms, optimizer {:.2f} ms, memory {:.0f} MB\n",
+      size.name, 1e3 * best, flops / best * 1e-9, flops / best / peak, size.floor, bound / best,
+      1e3 * engine_part, 1e3 * optimizer_part, static_cast<double>(engine->memory_bytes()) * 1e-6);
+}
+
+}  // namespace
+}  // namespace addnorm
+
+int main() {
+  using namespace addnorm;
+  const int threads = allowed_cores().cores;
+  ThreadPool pool(threads);
+  const double peak = gemm_peak(pool), bytes = bandwidth(pool);
+  fmt::print("{} threads, {}: matrix-product peak {:.1f} GFLOP/s, bandwidth {:.1f} GB/s\n", threads,
+             kernels::instruction_set(), peak * 1e-9, bytes * 1e-9);
+  measure({"d 64, L 6, T 64, B 16, V 256", 64, 6, 4, 64, 16, 256, 0.29}, peak, bytes, threads);
+  measure({"d 256, L 6, T 128, B 16, V 256", 256, 6, 4, 128, 16, 256, 0.6}, peak, bytes, threads);
+  measure({"GPT-2 124M, T 64, B 4, V 50257", 768, 12, 12, 64, 4, 50257, 0.6}, peak, bytes, threads);
+  return 0;
+}
