@@ -7,6 +7,7 @@
 
 #include "addnorm/base/text.h"
 #include "addnorm/checkpoint/safetensors.h"
+#include "addnorm/model/estimate.h"
 #include "addnorm/model/init_report.h"
 #include "nlohmann/json.hpp"
 #include "output.h"
@@ -56,6 +57,21 @@ nlohmann::json as_json(const model::InitReport& report) {
   return {{"tensors", rows}, {"notes", notes}, {"passed", report.passed()}};
 }
 
+// A model that the disk cannot hold is refused before the first byte.
+void require_space(const Model& model, const fs::path& path) {
+  const model::Estimate e = model::estimate(model.graph, model.shape, model.specification.train);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code failed;
+  const fs::space_info space = fs::space(folder, failed);
+  if (failed || e.weight_bytes <= static_cast<double>(space.available)) return;
+  fail_input(
+      path.string(),
+      fmt::format("expected weights that fit into {:.4g} GiB of free space, got {:.4g} GiB: {}; "
+                  "try a smaller width or fewer layers",
+                  static_cast<double>(space.available) / 0x1p30, e.weight_bytes / 0x1p30,
+                  model::describe(e)));
+}
+
 // Streams every tensor in pieces: the model is never in memory.
 void write_weights(const Model& model, uint64_t seed, const std::string& path) {
   const auto rules = model::init_rules(model.specification, model.shape, model.graph);
@@ -83,6 +99,7 @@ int run(const Options& options, const Invocation& invocation) {
   const Model model = load_model(options.spec, options.catalogue, invocation);
   const uint64_t seed =
       options.seed ? static_cast<uint64_t>(*options.seed) : model.specification.train.seed;
+  if (!options.out.empty()) require_space(model, options.out);
   int code = 0;
   if (options.report || options.out.empty()) {
     const auto report = model::init_report(model.specification, model.shape, model.graph, seed);

@@ -80,6 +80,19 @@ TEST(InitVerb, TableWeightsAndProblems) {
   EXPECT_TRUE(contains(ran.output, "no final norm")) << ran.output;
 }
 
+TEST(InitVerb, WeightsThatNoDiskHoldsAreRefused) {
+  const TemporaryFolder folder;
+  const fs::path spec = folder.path() / "huge.toml", out = folder.path() / "w.safetensors";
+  write_file_atomic(spec,
+                    "[model]\nkind = \"decoder\"\nlayers = 10000\nwidth = 32768\nheads = 256\n"
+                    "vocab = 100000\ncontext = 4096\nwiring = \"pre-ln\"\n");
+  const Ran ran = run(program("init " + spec.string() + " --out " + out.string() + " 2>&1"));
+  EXPECT_EQ(ran.code, 2) << ran.output;
+  EXPECT_TRUE(contains(ran.output, "1.29e+14 parameters")) << ran.output;
+  EXPECT_TRUE(contains(ran.output, "GiB of free space")) << ran.output;
+  EXPECT_FALSE(fs::exists(out));
+}
+
 // Case D7: the block weights alone are 18.4 GiB.
 TEST(InitMemoryLimit, SampledRowsOfAModelThatDoesNotFit) {
   const TemporaryFolder folder;
