@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 #include "addnorm/model/checks.h"
 
@@ -21,11 +20,7 @@ std::string cancelled(const StackCheck& check, const Node& argument) {
     for (const nodes::Scalar& other : sum->weights) {
       if (other != weight) return "";
     }
-    if (weight.schedule >= 0) {
-      const double end = check.graph.schedule_values(
-          std::numeric_limits<double>::infinity())[static_cast<size_t>(weight.schedule)];
-      return end > 0 ? "a schedule" : "";
-    }
+    if (weight.schedule >= 0) return check.paths.at_end(weight) > 0 ? "a schedule" : "";
     return weight.value > 0 && weight.value != 1 ? fmt::format("{:.6g}", weight.value) : "";
   }
   const auto* binary = std::get_if<nodes::Binary>(&argument.op);

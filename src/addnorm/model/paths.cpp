@@ -32,8 +32,10 @@ bool keeps_zero(const nodes::Unary& unary, double low, double high) {
 
 bool is_scale_free(const nodes::Norm& norm) { return !norm.elementwise(); }
 
-Paths::Paths(const graph::Graph& graph, const std::vector<InitRule>& rules)
-    : graph_(graph), schedules_(graph.schedule_values(std::numeric_limits<double>::infinity())) {
+Paths::Paths(const graph::Graph& graph, const std::vector<InitRule>& rules) : graph_(graph) {
+  formula::Scalars names = {{"t", 0}};
+  schedules_.resize(graph.schedules.size());
+  graph.schedule_values(std::numeric_limits<double>::infinity(), names, schedules_);
   for (const InitRule& rule : rules) {
     const bool constant = rule.kind == InitRule::Kind::constant || rule.value == 0;
     start_.push_back(constant ? std::optional(rule.offset + rule.value) : std::nullopt);
