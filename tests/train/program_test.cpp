@@ -1,0 +1,690 @@
+// The verbs train, resume, eval and generate, as a user runs them: cases of cases.md by their ids.
+#include "program.h"
+
+#include <sys/mount.h>
+
+#include "addnorm/checkpoint/safetensors.h"
+#include "support/temporary.h"
+
+namespace addnorm::train {
+namespace {
+
+using program::Process;
+using program::Result;
+using program::slurp;
+using program::spit;
+using program::state_of;
+using test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Words in a repeatable disorder.
+std::string words(int count) {
+  const std::vector<std::string> list = {"stream", "norm",  "adds",  "the",
+                                         "layer",  "depth", "grows", "a"};
+  const Random random(3, "words");
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += list[random.below(static_cast<uint64_t>(i), list.size())] + (i % 9 == 8 ? ".\n" : " ");
+  }
+  return text;
+}
+
+// A model that trains in a millisecond a step.
+constexpr const char* small_spec = R"([model]
+kind = "decoder"
+layers = 1
+width = 8
+heads = 2
+context = 8
+dropout = 0.1
+wiring = "pre-ln"
+[data]
+source = ["text.txt"]
+[train]
+steps = 10
+batch = 2
+accumulate = 2
+lr = 0.01
+clip = 0.5
+warmup = 2
+checkpoint_every = 5
+eval_every = 4
+eval_tokens = 64
+diag_every = 4
+threads = 1
+)";
+
+struct Place : TemporaryFolder {
+  Place() {
+    spit(path() / "text.txt", words(400));
+    spit(path() / "spec.toml", small_spec);
+  }
+  Result run(const std::vector<std::string>& arguments) const {
+    return program::run(path(), arguments);
+  }
+  fs::path operator/(const std::string& name) const { return path() / name; }
+};
+
+TEST(ProgramTraining, FromATextAlone) {
+  const Place place;
+  const Result result =
+      place.run({"train", "text.txt", "--train.steps", "2", "--model.layers", "1", "--model.width",
+                 "16", "--model.heads", "2", "--model.context", "16", "--train.batch", "2"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.out, "runs/text-1")) << result.out;
+  EXPECT_TRUE(holds(result.err, "gradient norm")) << result.err;
+  EXPECT_TRUE(holds(result.err, "warm-up of")) << result.err;
+  for (const char* file : {"spec.toml", "env.json", "tokenizer.json", "metrics.jsonl"}) {
+    EXPECT_TRUE(fs::exists(place / "runs/text-1" / file)) << file;
+  }
+  const auto env = nlohmann::json::parse(slurp(place / "runs/text-1/env.json"));
+  for (const char* key : {"program", "threads", "seed", "instruction_set", "warmup_steps"}) {
+    EXPECT_TRUE(env.contains(key)) << key;
+  }
+  EXPECT_EQ(place.run({"train", "text.txt", "--run", "runs/text-1"}).code, 2);
+}
+
+TEST(ProgramTraining, DryRunWritesNothing) {
+  const Place place;
+  const Result result = place.run({"train", "spec.toml", "--dry-run", "--train.warmup", "25%"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"parameters", "memory", "FLOPs", "unigram entropy", "warm-up of 3"}) {
+    EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
+  }
+  EXPECT_FALSE(fs::exists(place / "runs"));
+}
+
+TEST(ProgramTraining, ImpossibleSizesAreRefusedBeforeAllocation) {
+  const Place place;
+  const Result result = place.run({"train", "spec.toml", "--model.width", "1000000", "--run", "r"});
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_TRUE(holds(result.err, "parameters")) << result.err;
+  EXPECT_FALSE(fs::exists(place / "r"));
+}
+
+// S2: A straight, B interrupted and resumed, C killed during step 7 and resumed, D another thread
+// count, E another learning rate.
+TEST(ProgramTraining, S2AResumedRunIsTheSameRun) {
+  const Place place;
+  ASSERT_EQ(place.run({"train", "spec.toml", "--run", "a"}).code, 0);
+  const auto expected = state_of(place / "a");
+  EXPECT_EQ(tiny::metrics(place / "a", "step").size(), 11U);
+
+  // B: however early the signal comes, the step is finished, saved, and the way on is said.
+  {
+    Process process(place.path(), {"train", "spec.toml", "--run", "b"});
+    ASSERT_TRUE(process.wait_for(place / "b/metrics.jsonl", "\"step\":1,"));
+    process.send(SIGINT);
+    ASSERT_EQ(process.wait(), 0);
+    const auto newest = checkpoint::newest_checkpoint(place / "b");
+    ASSERT_TRUE(newest);
+    const auto done = checkpoint::load_state(*newest).step;
+    if (done < 10) {
+      EXPECT_TRUE(holds(slurp(place / "stdout"), "addnorm resume b")) << slurp(place / "stdout");
+      EXPECT_EQ(tiny::metrics(place / "b", "step").back().at("step"), done);
+      ASSERT_EQ(place.run({"resume", "b"}).code, 0);
+    }
+    EXPECT_TRUE(state_of(place / "b") == expected);
+  }
+  // C: what a kill during step 7 leaves: the checkpoint of step 5, metrics up to 6 and a torn line.
+  {
+    fs::copy(place / "a", place / "c", fs::copy_options::recursive);
+    fs::remove_all(place / "c/checkpoints/000010");
+    std::string kept;
+    std::istringstream lines(slurp(place / "a/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      if (nlohmann::json::parse(line).at("step") <= 6) kept += line + "\n";
+    }
+    spit(place / "c/metrics.jsonl", kept + "{\"event\":\"step\",\"st");
+    const Result result = place.run({"resume", "c"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_FALSE(holds(result.err, "warning")) << result.err;
+    EXPECT_TRUE(state_of(place / "c") == expected);
+    EXPECT_TRUE(holds(slurp(place / "c/metrics.discarded.jsonl"), "\"step\":6"));
+  }
+  const auto half = [&](const std::string& name) {
+    fs::copy(place / "a", place / name, fs::copy_options::recursive);
+    fs::remove_all(place / name / "checkpoints/000010");
+  };
+  half("d");
+  const Result other_threads = place.run({"resume", "d", "--train.threads", "2"});
+  ASSERT_EQ(other_threads.code, 0) << other_threads.err;
+  EXPECT_TRUE(holds(other_threads.err, "used 1 threads, this session uses 2")) << other_threads.err;
+  EXPECT_EQ(nlohmann::json::parse(slurp(place / "d/env.json")).at("sessions").back().at("threads"),
+            2);
+  half("e");
+  const Result other_rate = place.run({"resume", "e", "--train.lr", "0.02"});
+  ASSERT_EQ(other_rate.code, 0) << other_rate.err;
+  const size_t told = other_rate.err.find("train.lr: 0.02 (was 0.01)");
+  EXPECT_NE(told, std::string::npos) << other_rate.err;
+  EXPECT_LT(told, other_rate.err.find("step 6/10")) << other_rate.err;
+  EXPECT_TRUE(holds(slurp(place / "e/spec.toml"), "lr = 0.02"));
+  EXPECT_FALSE(state_of(place / "e") == expected);
+}
+
+// S3, section 7: 30 and more kills at random moments, and the run ends as if there had been none.
+TEST(KillTraining, S3RandomKills) {
+  const Place place;
+  const std::vector<std::string> longer = {
+      "--train.steps",      "240", "--train.checkpoint_every", "4",
+      "--train.diag_every", "10",  "--train.eval_every",       "10"};
+  auto train = std::vector<std::string>{"train", "spec.toml", "--run", "straight"};
+  train.insert(train.end(), longer.begin(), longer.end());
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(place.run(train).code, 0);
+  const double whole =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  train[3] = "killed";
+  const Random random(static_cast<uint64_t>(::getpid()), "kills");
+  RecordProperty("seed", static_cast<int>(::getpid()));
+  int kills = 0;
+  int kills_with_checkpoint = 0;
+  bool finished = false;
+  // A session lives up to a sixth of the whole run's time, and at least long enough to start.
+  for (uint64_t attempt = 0; attempt < 400 && !finished; ++attempt) {
+    const bool exists = fs::exists(place / "killed/spec.toml");
+    Process process(place.path(), exists ? std::vector<std::string>{"resume", "killed"} : train);
+    const bool enough = kills >= 30;
+    if (!enough) {
+      const double life = 0.01 + random.uniform(attempt) * std::max(0.05, whole / 6);
+      std::this_thread::sleep_for(std::chrono::duration<double>(life));
+      process.send(SIGKILL);
+    }
+    const int code = process.wait();
+    if (code == 128 + SIGKILL) {
+      ++kills;
+      const auto newest = checkpoint::newest_checkpoint(place / "killed");
+      if (newest) {
+        ++kills_with_checkpoint;
+        checkpoint::load_state(*newest);  // it always loads
+      }
+      continue;
+    }
+    ASSERT_EQ(code, 0) << slurp(place / "stderr");
+    // Finished before its kill: begin anew, so that the number of kills is reached.
+    if (kills < 30) {
+      EXPECT_TRUE(state_of(place / "killed") == state_of(place / "straight"));
+      fs::remove_all(place / "killed");
+    } else {
+      finished = true;
+    }
+  }
+  ASSERT_TRUE(finished);
+  EXPECT_GE(kills, 30);
+  EXPECT_GE(kills_with_checkpoint, 5);
+  EXPECT_TRUE(state_of(place / "killed") == state_of(place / "straight"));
+  EXPECT_TRUE(checkpoint::leftovers(place / "killed").empty());
+}
+
+// S3: the disk fills during a run.
+TEST(ProgramFullDiskMemoryLimit, S3ExitsFourAndGoesOn) {
+  const Place place;
+  const fs::path disk = place / "disk";
+  fs::create_directory(disk);
+  ASSERT_EQ(::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=400k"), 0)
+      << "this test needs the right to mount a tmpfs";
+  const std::vector<std::string> sizes = {"--train.checkpoint_every", "1", "--model.width", "16"};
+  auto arguments = std::vector<std::string>{"train", "spec.toml", "--run", "disk/run"};
+  arguments.insert(arguments.end(), sizes.begin(), sizes.end());
+  const Result result = place.run(arguments);
+  EXPECT_EQ(result.code, 4) << result.all();
+  EXPECT_TRUE(holds(result.err, "wanted ")) << result.err;
+  EXPECT_TRUE(holds(result.err, "free ")) << result.err;
+  EXPECT_TRUE(holds(result.err, "safetensors") || holds(result.err, "state.json") ||
+              holds(result.err, "DONE") || holds(result.err, "metrics.jsonl"))
+      << result.err;
+  const auto newest = checkpoint::newest_checkpoint(disk / "run");
+  EXPECT_TRUE(newest);
+  if (newest) {
+    EXPECT_GE(checkpoint::load_state(*newest).step, 1);
+    EXPECT_EQ(::mount("tmpfs", disk.c_str(), "tmpfs", MS_REMOUNT, "size=8m"), 0);
+    const Result resumed = place.run({"resume", "disk/run"});
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+    arguments[3] = "straight";
+    EXPECT_EQ(place.run(arguments).code, 0);
+    EXPECT_TRUE(state_of(disk / "run") == state_of(place / "straight"));
+  }
+  ::umount2(disk.c_str(), MNT_DETACH);
+}
+
+// S4: a finished run goes on only by an explicit choice; the table is what the optimizer uses.
+TEST(ProgramTraining, S4ExtendingAFinishedRun) {
+  const Place place;
+  ASSERT_EQ(place.run({"train", "spec.toml", "--run", "r"}).code, 0);
+  const Result plain = place.run({"resume", "r"});
+  EXPECT_EQ(plain.code, 2);
+  EXPECT_TRUE(holds(plain.err, "--steps")) << plain.err;
+  for (const auto& way : {std::vector<std::string>{"--steps", "20"}, {"--train.steps", "20"}}) {
+    std::vector<std::string> arguments = {"resume", "r"};
+    arguments.insert(arguments.end(), way.begin(), way.end());
+    const Result asked = place.run(arguments);
+    EXPECT_EQ(asked.code, 2) << asked.all();
+    for (const char* part : {"keep", "rewarm", "stretch", "update 11", "update 15", "update 20"}) {
+      EXPECT_TRUE(holds(asked.err, part)) << part << "\n" << asked.err;
+    }
+  }
+  EXPECT_EQ(tiny::metrics(place / "r", "step").size(), 11U);
+  model::TrainSection train;
+  train.steps = 10;
+  train.lr = 0.01;
+  train.warmup = "2";
+  for (const ExtendChoice& choice : extend_choices(train, {}, 10, 10)) {
+    const std::string run = std::string("r-") + extend_name(choice.how);
+    fs::copy(place / "r", place / run, fs::copy_options::recursive);
+    const Result result =
+        place.run({"resume", run, "--steps", "20", "--extend", extend_name(choice.how)});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto steps = tiny::metrics(place / run, "step");
+    ASSERT_EQ(steps.size(), 21U);
+    EXPECT_EQ(steps[11].at("lr").get<double>(), choice.first_rate);
+    EXPECT_EQ(steps[15].at("lr").get<double>(), choice.middle_rate);
+    EXPECT_EQ(steps[20].at("lr").get<double>(), choice.last_rate);
+  }
+  // The choice is part of the run: interrupted within the added steps, it goes on the same way.
+  fs::remove_all(place / "r-rewarm/checkpoints/000020");
+  ASSERT_EQ(place.run({"resume", "r-rewarm"}).code, 0);
+  EXPECT_EQ(tiny::metrics(place / "r-rewarm", "step").size(), 21U);
+}
+
+// S1: the resolved warm-up is printed and stored; one as long as the run is a warning.
+TEST(ProgramTraining, S1WarmupIsResolved) {
+  const Place place;
+  Result result = place.run({"train", "spec.toml", "--run", "a", "--train.warmup", "15%"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.err, "warm-up of 2 ")) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(slurp(place / "a/env.json")).at("warmup_steps"), 2);
+  result = place.run({"train", "spec.toml", "--dry-run", "--train.warmup", "50"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_TRUE(holds(result.err, "warning")) << result.err;
+  EXPECT_TRUE(holds(result.err, "0.002")) << result.err;  // 10/50 of 0.01
+}
+
+// C1: same seed and thread count, same bytes; other counts within 1e-5.
+TEST(ProgramThreadsTraining, C1) {
+  const Place place;
+  std::map<int, double> losses;
+  for (const int threads : {2, 1, 7}) {
+    for (const char* twin : {"x", "y"}) {
+      const std::string run = std::to_string(threads) + twin;
+      const Result result =
+          place.run({"train", "spec.toml", "--run", run, "--train.batch", "3", "--train.steps",
+                     "20", "--train.threads", std::to_string(threads)});
+      ASSERT_EQ(result.code, 0) << result.err;
+    }
+    const std::string name = std::to_string(threads);
+    EXPECT_TRUE(state_of(place / (name + "x")) == state_of(place / (name + "y"))) << threads;
+    EXPECT_EQ(nlohmann::json::parse(slurp(place / (name + "x/env.json"))).at("threads"), threads);
+    losses[threads] = tiny::metrics(place / (name + "x"), "step").back().at("loss");
+  }
+  EXPECT_NEAR(losses[1] / losses[2], 1, 1e-5);
+  EXPECT_NEAR(losses[7] / losses[2], 1, 1e-5);
+}
+
+// cases.md, conventions: the zero model and the two-loss model, as files.
+void write_weights(const fs::path& file, const std::string& spec, const fs::path& folder,
+                   const std::map<std::string, std::map<size_t, double>>& values) {
+  spit(folder / "model.toml", spec);
+  const auto& catalogue = formula::Catalogue::builtin();
+  const auto specification = model::load(folder / "model.toml", {}, model::Needs::model, catalogue);
+  const graph::Graph graph = graph::lower(model::shape(specification, catalogue));
+  std::vector<std::vector<double>> tensors;
+  std::vector<checkpoint::TensorOut> out;
+  for (const graph::Parameter& parameter : graph.parameters) {
+    const bool gain = parameter.role == graph::Role::norm;
+    tensors.emplace_back(static_cast<size_t>(parameter.size()), gain ? 1.0 : 0.0);
+    if (const auto found = values.find(parameter.name); found != values.end()) {
+      for (const auto& [index, value] : found->second) tensors.back().at(index) = value;
+    }
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    out.push_back({graph.parameters[i].name,
+                   checkpoint::ElementType::f64,
+                   graph.parameters[i].dims,
+                   tensors[i].data(),
+                   {}});
+  }
+  checkpoint::write_safetensors(file, out);
+}
+
+constexpr const char* zero_spec = R"([model]
+kind = "decoder"
+layers = 1
+width = 4
+heads = 1
+ffn = 4
+activation = "relu"
+positions = "none"
+norm = "layernorm"
+norm_eps = 1e-12
+tie_embeddings = false
+vocab = 256
+context = 128
+wiring = "pre-ln"
+[data]
+source = ["a.txt"]
+validation = 0
+[train]
+steps = 5
+batch = 1
+lr = 1e-3
+threads = 1
+)";
+
+constexpr const char* docs_spec = R"([model]
+kind = "decoder"
+layers = 1
+width = 2
+heads = 1
+ffn = 2
+activation = "relu"
+positions = "none"
+norm = "rmsnorm"
+norm_eps = 1e-12
+tie_embeddings = false
+vocab = 256
+context = 128
+wiring = "pre-ln"
+[data]
+source = ["docs.txt"]
+documents = "lines"
+validation = 0
+[train]
+steps = 1
+batch = 2
+lr = 1
+schedule = "constant"
+optimizer = "sgd"
+clip = 0
+threads = 1
+)";
+
+const std::map<std::string, std::map<size_t, double>> overflowing = {
+    {"embed.tokens.weight", {{388, 1}, {389, 2}, {390, 3}, {391, 4}}},
+    {"blocks.0.ffn.in.bias", {{0, 10}}},
+    {"blocks.0.ffn.out.weight", {{0, 3.4e38}}}};
+
+const std::map<std::string, std::map<size_t, double>> two_losses = {
+    {"embed.tokens.weight", {{194, 1}, {197, 1}}},
+    {"head.weight", {{194, 1.1029091}, {197, 2.6068742}}}};
+
+// N1 and N2, through the program.
+TEST(ProgramTraining, N1NonFinite) {
+  const Place place;
+  spit(place / "zero.toml", zero_spec);
+  spit(place / "a.txt", std::string(1000, 'a'));
+  write_weights(place / "w.safetensors", zero_spec, place.path(), overflowing);
+  const Result stop =
+      place.run({"train", "zero.toml", "--weights", "w.safetensors", "--run", "stop"});
+  EXPECT_EQ(stop.code, 3) << stop.err;
+  for (const char* part : {"step 1", "sequence 0", "token 0", "blocks.0.ffn.out", "a.txt"}) {
+    EXPECT_TRUE(holds(stop.err, part)) << part << "\n" << stop.err;
+  }
+  EXPECT_FALSE(checkpoint::newest_checkpoint(place / "stop"));
+  const Result unclipped = place.run({"train", "zero.toml", "--weights", "w.safetensors", "--run",
+                                      "unclipped", "--train.clip", "0"});
+  EXPECT_EQ(unclipped.code, 3);
+  EXPECT_TRUE(tiny::metrics(place / "unclipped", "step").at(1).at("grad_norm").is_string());
+
+  const Result skip = place.run({"train", "zero.toml", "--weights", "w.safetensors", "--run",
+                                 "skip", "--train.on_nonfinite", "skip"});
+  EXPECT_EQ(skip.code, 0) << skip.err;  // five of five skipped, ten would stop
+  const auto steps = tiny::metrics(place / "skip", "step");
+  ASSERT_EQ(steps.size(), 6U);
+  for (int64_t i = 1; i <= 5; ++i) {
+    EXPECT_EQ(steps[static_cast<size_t>(i)].at("loss"), "NaN");
+    EXPECT_EQ(steps[static_cast<size_t>(i)].at("skipped_steps"), i);
+    EXPECT_EQ(steps[static_cast<size_t>(i)].at("nonfinite_steps"), i);
+  }
+  const auto saved =
+      checkpoint::SafetensorsFile::open(place / "skip/checkpoints/000005/model.safetensors");
+  const auto given = checkpoint::SafetensorsFile::open(place / "w.safetensors");
+  for (const auto& tensor : saved.tensors()) {
+    std::vector<float> a(static_cast<size_t>(tensor.count));
+    std::vector<float> b(a.size());
+    saved.read_float(tensor, a);
+    given.read_float(given.at(tensor.name), b);
+    EXPECT_EQ(a, b) << tensor.name;
+  }
+  const Result ten = place.run({"train", "zero.toml", "--weights", "w.safetensors", "--run", "ten",
+                                "--train.on_nonfinite", "skip", "--train.steps", "30"});
+  EXPECT_EQ(ten.code, 3);
+  EXPECT_EQ(tiny::metrics(place / "ten", "step").back().at("step"), 10);
+
+  auto infinite = overflowing;
+  infinite["blocks.0.ffn.out.weight"][0] = std::numeric_limits<double>::infinity();
+  write_weights(place / "inf.safetensors", zero_spec, place.path(), infinite);
+  for (const char* verb : {"train", "eval"}) {
+    std::vector<std::string> arguments = {verb, "zero.toml", "--weights", "inf.safetensors"};
+    if (verb == std::string("eval")) arguments.insert(arguments.end(), {"--data", "a.txt"});
+    const Result refused = place.run(arguments);
+    EXPECT_EQ(refused.code, 3) << refused.err;
+    EXPECT_TRUE(holds(refused.err, "blocks.0.ffn.out.weight")) << refused.err;
+    EXPECT_TRUE(holds(refused.err, "index 0")) << refused.err;
+  }
+  EXPECT_FALSE(fs::exists(place / "runs"));
+
+  const Result huge =
+      place.run({"train", "spec.toml", "--run", "huge", "--train.lr", "1e30", "--train.steps", "5",
+                 "--train.warmup", "0", "--train.checkpoint_every", "1"});
+  EXPECT_EQ(huge.code, 3) << huge.err;
+  for (const auto& checkpoint : checkpoint::checkpoints(place / "huge")) {
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+      const auto file = checkpoint::SafetensorsFile::open(checkpoint / name);
+      for (const auto& tensor : file.tensors()) EXPECT_EQ(file.count_nonfinite(tensor), 0);
+    }
+  }
+}
+
+// N4: the rows come by the data layer, the step's numbers are those of the case.
+TEST(ProgramTraining, N4Accumulation) {
+  const Place place;
+  spit(place / "docs.toml", docs_spec);
+  spit(place / "docs.txt", std::string(11, 'a') + "\n" + std::string(101, 'b') + "\n");
+  write_weights(place / "w.safetensors", docs_spec, place.path(), two_losses);
+  for (const auto& [run, batch, accumulate] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{{"one", "2", "1"},
+                                                                      {"two", "1", "2"}}) {
+    const Result result =
+        place.run({"train", "docs.toml", "--weights", "w.safetensors", "--run", run,
+                   "--train.batch", batch, "--train.accumulate", accumulate});
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_NEAR(tiny::metrics(place / run, "step").at(1).at("loss").get<double>(), 240.0 / 110,
+                1e-6);
+    const auto file =
+        checkpoint::SafetensorsFile::open(place / run / "checkpoints/000001/model.safetensors");
+    const auto head = file.read_double(file.at("head.weight"));
+    EXPECT_NEAR(head[194], 1.2291192, 1e-6);
+    EXPECT_NEAR(head[197], 3.7185293, 1e-6);
+  }
+  // Three documents, accumulate 2: the epoch's last step has one micro-batch and its own divisor.
+  spit(place / "docs.txt", std::string(11, 'a') + "\n" + std::string(101, 'b') + "\nccc\n");
+  const Result three = place.run({"train", "docs.toml", "--weights", "w.safetensors", "--run",
+                                  "three", "--train.batch", "1", "--train.accumulate", "2",
+                                  "--train.steps", "2", "--train.lr", "0"});
+  ASSERT_EQ(three.code, 0) << three.err;
+  const auto steps = tiny::metrics(place / "three", "step");
+  // lr 0: both steps see the given weights, so sums over both are those of the documents.
+  const double tokens1 = steps[1].at("tokens");
+  const double tokens2 = steps[2].at("tokens").get<double>() - tokens1;
+  EXPECT_EQ(tokens1 + tokens2, 112);
+  EXPECT_NEAR(
+      steps[1].at("loss").get<double>() * tokens1 + steps[2].at("loss").get<double>() * tokens2,
+      240 + 2 * std::log(256.0), 1e-3);
+}
+
+// N5: 20 before clipping, factor 0.05, all of the last hundred; unclipped: factor 1, nothing moves.
+TEST(ProgramTraining, N5Clipping) {
+  const Place place;
+  spit(place / "zero.toml", zero_spec);
+  spit(place / "a.txt", std::string(1000, 'a'));
+  std::map<std::string, std::map<size_t, double>> values = {
+      {"embed.tokens.weight", {{388, 1}, {389, 2}, {390, 3}, {391, 4}}}};
+  for (size_t i = 0; i < 4; ++i) values["end.norm.1.weight"][i] = 10.0195887;
+  write_weights(place / "w.safetensors", zero_spec, place.path(), values);
+  for (const char* clip : {"1", "0"}) {
+    const std::string run = std::string("clip") + clip;
+    const Result result =
+        place.run({"train", "zero.toml", "--weights", "w.safetensors", "--run", run, "--train.lr",
+                   "0", "--train.clip", clip, "--train.steps", "100"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    for (const auto& step : tiny::metrics(place / run, "step")) {
+      if (step.at("step") == 0) continue;
+      EXPECT_NEAR(step.at("grad_norm").get<double>(), 20, 1e-4);
+      EXPECT_NEAR(step.at("clip").get<double>(), clip == std::string("1") ? 0.05 : 1, 1e-6);
+      EXPECT_EQ(step.at("clipped"), clip == std::string("1") ? 1.0 : 0.0);
+    }
+  }
+}
+
+// N6: sum and count are printed and do not depend on the batch.
+TEST(ProgramTraining, N6Evaluation) {
+  const Place place;
+  spit(place / "docs.toml", docs_spec);
+  spit(place / "docs.txt",
+       std::string(11, 'a') + "\n" + std::string(101, 'b') + "\n" + std::string(6, 'c') + "\n");
+  write_weights(place / "w.safetensors", docs_spec, place.path(), two_losses);
+  for (const char* batch : {"1", "2", "3"}) {
+    const Result result = place.run({"eval", "docs.toml", "--weights", "w.safetensors", "--data",
+                                     "docs.txt", "--train.batch", batch, "--json"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json.at("tokens"), 115);
+    EXPECT_NEAR(json.at("sum").get<double>() / 267.7258872, 1, 1e-6);
+    EXPECT_NEAR(json.at("loss").get<double>() / 2.3280512, 1, 1e-6);
+    EXPECT_NEAR(json.at("perplexity").get<double>() / 10.2579313, 1, 3e-6);
+  }
+  const Result text = place.run({"eval", "docs.toml", "--weights", "w.safetensors", "--data",
+                                 "docs.txt", "--train.batch", "2"});
+  EXPECT_TRUE(holds(text.out, "over 115 tokens")) << text.out;
+  EXPECT_TRUE(holds(text.out, "sum 267.72")) << text.out;
+}
+
+// D9: the first record is the loss before any update.
+TEST(ProgramTraining, D9FirstLoss) {
+  const Place place;
+  for (const auto& [run, rule] : std::vector<std::pair<std::string, std::string>>{
+           {"flat", "zeros"}, {"steep", "normal(1)"}}) {
+    const Result result =
+        place.run({"train", "spec.toml", "--run", run, "--model.width", "64", "--model.vocab",
+                   "257", "--model.tie_embeddings", "false", "--init.head", rule, "--train.steps",
+                   "1", "--train.batch", "32", "--data.validation", "0"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto first = tiny::metrics(place / run, "step").at(0);
+    EXPECT_EQ(first.at("step"), 0);
+    if (run == "flat") {
+      EXPECT_NEAR(first.at("loss").get<double>(), 5.5490761, 1e-5);
+      EXPECT_FALSE(holds(result.err, "10 %")) << result.err;
+    } else {
+      EXPECT_GT(first.at("loss").get<double>(), 15);
+      EXPECT_TRUE(holds(result.err, "ln 257 = 5.5491")) << result.err;
+    }
+  }
+}
+
+// C5: killed after step 5, the records 0..5 are there, every complete line is strict JSON.
+TEST(KillTraining, C5MetricsSurvive) {
+  const Place place;
+  Process process(place.path(), {"train", "spec.toml", "--run", "r", "--train.steps", "100000",
+                                 "--train.checkpoint_every", "0"});
+  ASSERT_TRUE(process.wait_for(place / "r/metrics.jsonl", "\"step\":5,"));
+  EXPECT_GE(tiny::metrics(place / "r", "step").size(), 5U);  // read while the run goes on
+  process.send(SIGKILL);
+  EXPECT_EQ(process.wait(), 128 + SIGKILL);
+  std::string text = slurp(place / "r/metrics.jsonl");
+  text.resize(text.rfind('\n') + 1);
+  std::istringstream lines(text);
+  int64_t next = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (record.at("event") == "step") {
+      EXPECT_EQ(record.at("step"), next++);
+    }
+  }
+  EXPECT_GE(next, 6);
+  // No checkpoint was due: the run starts over and says so.
+  Process again(place.path(), {"resume", "r"});
+  EXPECT_TRUE(again.wait_for(place / "stderr", "the run starts over"));
+  EXPECT_TRUE(again.wait_for(place / "r/metrics.discarded.jsonl", "\"step\":5,"));
+}
+
+// A second SIGINT ends the program at once; the run goes on from its last checkpoint.
+TEST(KillTraining, SecondInterruptStopsAtOnce) {
+  const Place place;
+  Process process(place.path(), {"train", "spec.toml", "--run", "r", "--train.steps", "1000000",
+                                 "--train.batch", "64", "--train.accumulate", "400"});
+  ASSERT_TRUE(process.wait_for(place / "r/metrics.jsonl", "\"step\":0,"));
+  process.send(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  process.send(SIGINT);
+  const int code = process.wait();
+  EXPECT_TRUE(code == 130 || code == 0) << code;  // 0: the step was finished in between
+}
+
+TEST(ProgramTraining, OneProcessPerRun) {
+  const Place place;
+  Process process(place.path(), {"train", "spec.toml", "--run", "r", "--train.steps", "1000000"});
+  ASSERT_TRUE(process.wait_for(place / "r/metrics.jsonl", "\"step\":6,"));
+  fs::create_directory(place / "other");
+  const Result second = program::run(place / "other", {"resume", (place / "r").string()});
+  EXPECT_EQ(second.code, 2);
+  EXPECT_TRUE(holds(second.err, "in use")) << second.err;
+}
+
+TEST(ProgramTraining, GenerateIsDeterministic) {
+  const Place place;
+  ASSERT_EQ(place.run({"train", "spec.toml", "--run", "r", "--data.tokenizer", "chars"}).code, 0);
+  const std::vector<std::string> command = {"generate",        "r",  "--prompt", "the layer ",
+                                            "--tokens",        "40", "--seed",   "7",
+                                            "--train.threads", "1"};
+  const Result first = place.run(command);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.out.rfind("the layer ", 0), 0U);
+  EXPECT_EQ(first.out.size(), std::string("the layer ").size() + 40 + 1);
+  EXPECT_EQ(place.run(command).out, first.out);
+  auto other = command;
+  other[7] = "8";
+  EXPECT_NE(place.run(other).out, first.out);
+  const Result likeliest = place.run({"generate", "r", "--tokens", "5", "--temperature", "0"});
+  EXPECT_EQ(likeliest.code, 0) << likeliest.err;
+  const Result unknown = place.run({"generate", "r", "--prompt", "Z"});
+  EXPECT_EQ(unknown.code, 2) << unknown.err;
+}
+
+// W7: the run's own formula counts.
+TEST(ProgramTraining, W7ChangedCatalogueEntryIsSaid) {
+  const Place place;
+  ASSERT_EQ(place.run({"train", "spec.toml", "--run", "r"}).code, 0);
+  std::string spec = slurp(place / "r/spec.toml");
+  const size_t at = spec.find("wiring_name = \"pre-ln\"");
+  ASSERT_NE(at, std::string::npos) << spec;
+  spec.replace(at, 22, "wiring_name = \"post-ln\"");
+  spit(place / "r/spec.toml", spec);
+  const Result result = place.run({"eval", "r"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.err, "the run's own formula is used")) << result.err;
+}
+
+TEST(ProgramTraining, WrongInput) {
+  const Place place;
+  for (const auto& [arguments, part] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"resume", "nowhere"}, "the folder of a run"},
+           {{"eval", "nowhere.toml"}, "nowhere.toml"},
+           {{"train", "nowhere.txt"}, "nowhere.txt"},
+           {{"generate", "nowhere"}, "the folder of a run"},
+           {{"train", "spec.toml", "--weights", "text.txt"}, "text.txt"},
+           {{"train", "spec.toml", "--model.context", "100000"}, "context"},
+           {{"train", "spec.toml", "--model.vocab", "100"}, "vocab"}}) {
+    const Result result = place.run(arguments);
+    EXPECT_EQ(result.code, 2) << arguments[1] << "\n" << result.all();
+    EXPECT_TRUE(holds(result.err, part)) << result.err;
+  }
+  EXPECT_FALSE(fs::exists(place / "runs"));
+}
+
+}  // namespace
+}  // namespace addnorm::train
