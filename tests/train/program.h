@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/temporary.h"
 #include "tiny.h"
 
 extern char** environ;
@@ -124,5 +125,57 @@ inline State state_of(const fs::path& run) {
   state.metrics = tiny::timeless(run);
   return state;
 }
+
+inline bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Words in a repeatable disorder.
+inline std::string words(int count) {
+  const std::vector<std::string> list = {"stream", "norm",  "adds",  "the",
+                                         "layer",  "depth", "grows", "a"};
+  const Random random(3, "words");
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += list[random.below(static_cast<uint64_t>(i), list.size())] + (i % 9 == 8 ? ".\n" : " ");
+  }
+  return text;
+}
+
+// A model that trains in a millisecond a step.
+inline constexpr const char* small_spec = R"([model]
+kind = "decoder"
+layers = 1
+width = 8
+heads = 2
+context = 8
+dropout = 0.1
+wiring = "pre-ln"
+[data]
+source = ["text.txt"]
+[train]
+steps = 10
+batch = 2
+accumulate = 2
+lr = 0.01
+clip = 0.5
+warmup = 2
+checkpoint_every = 5
+eval_every = 4
+eval_tokens = 64
+diag_every = 4
+threads = 1
+)";
+
+struct Place : test::TemporaryFolder {
+  Place() {
+    spit(path() / "text.txt", words(400));
+    spit(path() / "spec.toml", small_spec);
+  }
+  Result run(const std::vector<std::string>& arguments) const {
+    return program::run(path(), arguments);
+  }
+  fs::path operator/(const std::string& name) const { return path() / name; }
+};
 
 }  // namespace addnorm::train::program
