@@ -8,15 +8,16 @@
 #include "addnorm/checkpoint/safetensors.h"
 #include "addnorm/checkpoint/weights.h"
 #include "addnorm/engine/engine.h"
-#include "addnorm/graph/lower.h"
+#include "addnorm/model/estimate.h"
 #include "output.h"
+#include "specification.h"
 #include "verb.h"
 
 namespace addnorm::cli {
 namespace {
 
 struct Options {
-  std::string spec, weights, batch, out, precision = "double", engine = "auto";
+  std::string spec, weights, batch, out, catalogue, precision = "double", engine = "auto";
   bool points = false;
 };
 
@@ -61,10 +62,10 @@ int compute(const Options& options, const graph::Graph& graph, const nodes::Batc
     const engine::NonFinite bad = engine.find_non_finite(batch, request);
     throw Error(
         Failure::nonfinite,
-        fmt::format("error [{}] expected finite numbers, got the first non-finite one in {}{}: {}; "
-                    "nothing was written",
-                    options.weights, bad.in_backward ? "the backward pass at " : "", bad.tensor,
-                    bad.detail));
+        fmt::format("error [{}] expected finite numbers, got loss {:.9g} and the first non-finite "
+                    "one in {}{}: {}; nothing was written",
+                    options.weights, static_cast<double>(loss),
+                    bad.in_backward ? "the backward pass at " : "", bad.tensor, bad.detail));
   }
   std::vector<checkpoint::TensorOut> tensors;
   tensors.push_back({"loss", type, {1}, &loss, {}});
@@ -90,16 +91,35 @@ int compute(const Options& options, const graph::Graph& graph, const nodes::Batc
   return 0;
 }
 
+// Refuses what cannot fit before anything is allocated: weights and gradients, and in the reference
+// engine every value of the batch with its gradient. Sums in double, which no size overflows.
+void require_memory(const graph::Graph& graph, const nodes::Batch& batch, double number_bytes,
+                    bool reference) {
+  model::Estimate estimate;
+  for (const graph::Parameter& parameter : graph.parameters) {
+    double size = 1;
+    for (const int64_t dim : parameter.dims) size *= static_cast<double>(dim);
+    estimate.parameters += size;
+  }
+  estimate.weight_bytes = estimate.gradient_bytes = number_bytes * estimate.parameters;
+  estimate.tokens = static_cast<double>(batch.sequences * (batch.length + batch.source_length));
+  for (const graph::Node& node : graph.nodes) {
+    const nodes::Shape& out = graph.shape(node.output);
+    if (!reference || !out.per_token()) continue;
+    const int64_t length = out.rows == nodes::Rows::source ? batch.source_length : batch.length;
+    estimate.activation_bytes += 2 * number_bytes * static_cast<double>(batch.sequences * length) *
+                                 static_cast<double>(out.cols);
+  }
+  model::require_memory(estimate, model::available_memory());
+}
+
 int run(const Options& options, const Invocation& invocation) {
-  const auto& catalogue = formula::Catalogue::builtin();
-  const auto specification =
-      model::load(options.spec, invocation.overrides, model::Needs::model, catalogue);
-  Findings findings = specification.findings;
-  const graph::ModelShape shape = model::shape(specification, catalogue, &findings);
-  const graph::Graph graph = graph::lower(shape);
+  const Model model = load_model(options.spec, options.catalogue, invocation);
+  const graph::ModelShape& shape = model.shape;
+  const graph::Graph& graph = model.graph;
   const bool pair = shape.kind == graph::ModelKind::encoder_decoder;
   const auto file = checkpoint::read_batch(options.batch, {graph.vocab, graph.context, pair});
-  findings.insert(findings.end(), file.findings.begin(), file.findings.end());
+  Findings findings = file.findings;
   const int64_t empty =
       nodes::rows_without_keys(file.batch, shape.kind != graph::ModelKind::encoder);
   if (empty > 0) {
@@ -108,7 +128,9 @@ int run(const Options& options, const Invocation& invocation) {
          fmt::format("{} attention rows have every key masked; they give 0", empty)});
   }
   log_findings(findings, invocation.verbose);
-  if (options.precision == "double") {
+  const bool in_double = options.precision == "double";
+  require_memory(graph, file.batch, in_double ? 8 : 4, in_double || options.engine == "reference");
+  if (in_double) {
     return compute(options, graph, file.batch, *engine::make_reference<double>(graph));
   }
   if (options.engine == "reference") {
@@ -132,6 +154,7 @@ const Register verb(
        arguments.option("--batch", options->batch,
                         "tokens, targets, mask, source, source_mask, safetensors", "FILE", true);
        arguments.option("--out", options->out, "file to write", "FILE", true);
+       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
        arguments.choice("--precision", options->precision, {"double", "float"},
                         "double: the reference engine; float: the fast one");
        arguments.choice("--engine", options->engine, {"auto", "reference"},

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace addnorm::engine {
 
@@ -18,19 +21,31 @@ std::string value_name(const graph::Graph& graph, graph::ValueId id) {
   return best.empty() ? graph.nodes[static_cast<size_t>(value.node)].label : best;
 }
 
+namespace {
+
+// "; passed on to a, b and 12 more", in the order of the pass.
+std::string passed_on(const std::vector<std::string>& names) {
+  constexpr size_t shown = 8;
+  if (names.empty()) return "";
+  std::string text = "; passed on to ";
+  for (size_t i = 0; i < std::min(shown, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+}  // namespace
+
 NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t source_length,
                            const std::function<bool(graph::ValueId, size_t*)>& bad_value,
                            const std::function<bool(graph::ValueId, size_t*)>& bad_gradient,
                            const std::function<std::pair<double, double>(graph::ValueId)>& range) {
-  int64_t sequence = -1;  // set by describe
   const auto describe = [&](const graph::Node& node, graph::ValueId id, size_t element) {
     std::string text;
     const graph::Shape& shape = graph.shape(id);
     if (shape.per_token()) {
       const auto row = static_cast<int64_t>(element) / shape.cols;
       const int64_t columns = shape.rows == graph::Rows::source ? source_length : length;
-      sequence = row / columns;
-      text += fmt::format("sequence {}, token {}, channel {}", sequence, row % columns,
+      text += fmt::format("sequence {}, token {}, channel {}", row / columns, row % columns,
                           static_cast<int64_t>(element) % shape.cols);
     } else {
       text += fmt::format("element {}", element);
@@ -46,21 +61,34 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
   size_t element = 0;
   for (const graph::Parameter& parameter : graph.parameters) {
     if (bad_value(parameter.value, &element)) {
-      return {parameter.name, false, fmt::format("element {} of the weights", element), -1};
+      return {parameter.name, false, fmt::format("element {} of the weights", element)};
     }
   }
-  for (const graph::Node& node : graph.nodes) {
-    if (bad_value(node.output, &element)) {
-      const std::string detail = describe(node, node.output, element);
-      return {value_name(graph, node.output), false, detail, sequence};
+  std::vector<std::string> later;  // what only shows it
+  const auto add_later = [&](graph::ValueId id) {
+    const std::string name = value_name(graph, id);
+    if (std::find(later.begin(), later.end(), name) == later.end()) later.push_back(name);
+  };
+  for (auto node = graph.nodes.begin(); node != graph.nodes.end(); ++node) {
+    if (!bad_value(node->output, &element)) continue;
+    const std::string detail = describe(*node, node->output, element);
+    const std::string first = value_name(graph, node->output);
+    while (++node != graph.nodes.end()) {
+      if (bad_value(node->output, &element)) add_later(node->output);
     }
+    return {first, false, detail + passed_on(later)};
   }
   // Backward: the node whose incoming gradient is finite and whose outgoing one is not made it.
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     for (const graph::ValueId input : node->inputs) {
       if (!bad_gradient(input, &element)) continue;
       const std::string detail = "gradient: " + describe(*node, input, element);
-      return {value_name(graph, input), true, detail, sequence};
+      while (++node != graph.nodes.rend()) {
+        for (const graph::ValueId below : node->inputs) {
+          if (bad_gradient(below, &element)) add_later(below);
+        }
+      }
+      return {value_name(graph, input), true, detail + passed_on(later)};
     }
   }
   return {};

@@ -1,0 +1,229 @@
+// addnorm inspect: what a specification, a run's folder or a file of tensors holds, without computing
+// anything with it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "addnorm/base/files.h"
+#include "addnorm/base/text.h"
+#include "addnorm/checkpoint/run_state.h"
+#include "addnorm/checkpoint/safetensors.h"
+#include "addnorm/lab/metrics.h"
+#include "addnorm/model/static_checks.h"
+#include "model_sheet.h"
+#include "output.h"
+#include "specification.h"
+#include "verb.h"
+
+namespace addnorm::cli {
+namespace {
+
+struct Options {
+  std::string target, catalogue;
+};
+
+struct Sheet {
+  Json json;
+  std::string text;
+};
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(shortest(value)); }
+
+// ---- a file of tensors
+
+Sheet tensors_sheet(const fs::path& path) {
+  const auto file = checkpoint::SafetensorsFile::open(path);
+  Sheet sheet;
+  sheet.json["tensors"] = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  double elements = 0;
+  int64_t bad = 0;
+  for (const checkpoint::TensorInfo& tensor : file.tensors()) {
+    const int64_t nonfinite = file.count_nonfinite(tensor);
+    elements += static_cast<double>(tensor.count);
+    bad += nonfinite;
+    const uint64_t bytes = tensor.end - tensor.begin;
+    sheet.json["tensors"].push_back({{"name", tensor.name},
+                                     {"dtype", checkpoint::name(tensor.type)},
+                                     {"shape", tensor.shape},
+                                     {"bytes", bytes},
+                                     {"nonfinite", nonfinite}});
+    rows.push_back({tensor.name, checkpoint::name(tensor.type),
+                    checkpoint::shape_text(tensor.shape),
+                    with_separators(static_cast<double>(bytes)), std::to_string(nonfinite)});
+  }
+  sheet.json["elements"] = elements;
+  sheet.json["bytes"] = file.data_bytes();
+  sheet.json["nonfinite"] = bad;
+  sheet.json["metadata"] = file.metadata();
+  if (!rows.empty()) {
+    sheet.text = table({"tensor", "dtype", "shape", "bytes", "not finite"}, rows) + "\n";
+  }
+  sheet.text += fmt::format("{} tensor{}, {} numbers, {} bytes; {} non-finite value{}\n",
+                            rows.size(), rows.size() == 1 ? "" : "s", with_separators(elements),
+                            with_separators(static_cast<double>(file.data_bytes())), bad,
+                            bad == 1 ? "" : "s");
+  for (const auto& [key, value] : file.metadata()) sheet.text += key + ": " + value + "\n";
+  return sheet;
+}
+
+// ---- a specification
+
+ModelSheet specification_sheet(const fs::path& path, const Options& options,
+                               const Invocation& invocation) {
+  const formula::Catalogue catalogue = chosen_catalogue(options.catalogue);
+  const auto specification =
+      model::load(path, invocation.overrides, model::Needs::model, catalogue);
+  Findings findings = specification.findings;
+  const graph::ModelShape shape = model::shape(specification, catalogue);
+  const graph::Graph graph = model::build(specification, shape, &findings);
+  // Warnings are never silent, also where the result goes to a program.
+  if (invocation.json) log_findings(findings, invocation.verbose);
+  return model_sheet(specification, graph, findings);
+}
+
+// ---- a run
+
+uint64_t bytes_below(const fs::path& folder) {
+  uint64_t bytes = 0;
+  std::error_code code;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, code)) {
+    if (entry.is_regular_file(code)) bytes += entry.file_size(code);
+  }
+  return bytes;
+}
+
+void add_checkpoints(const fs::path& run, Sheet& sheet) {
+  sheet.json["checkpoints"] = Json::array();
+  sheet.text += "\nCheckpoints\n";
+  for (const fs::path& folder : checkpoint::checkpoints(run)) {
+    const checkpoint::TrainState state = checkpoint::load_state(folder);
+    const uint64_t bytes = bytes_below(folder);
+    sheet.json["checkpoints"].push_back({{"folder", folder.filename().string()},
+                                         {"step", state.step},
+                                         {"updates", state.updates},
+                                         {"bytes", bytes}});
+    sheet.text +=
+        fmt::format("  {}: complete; step {}, {} updates, {} bytes\n", folder.filename().string(),
+                    state.step, state.updates, with_separators(static_cast<double>(bytes)));
+  }
+  sheet.json["leftovers"] = Json::array();
+  for (const fs::path& left : checkpoint::leftovers(run)) {
+    const bool folder = fs::is_directory(left);
+    sheet.json["leftovers"].push_back({{"path", fs::relative(left, run).string()},
+                                       {"what", folder ? "without DONE" : "temporary"}});
+    sheet.text += fmt::format("  {}: {}\n", fs::relative(left, run).string(),
+                              folder ? "without DONE: does not count as a checkpoint"
+                                     : "temporary file of an interrupted write");
+  }
+  if (sheet.json["checkpoints"].empty() && sheet.json["leftovers"].empty()) {
+    sheet.text += "  none\n";
+  }
+}
+
+void add_metrics(const fs::path& run, Sheet& sheet) {
+  const lab::Metrics metrics = lab::read_metrics(run / "metrics.jsonl");
+  Json& json = sheet.json["metrics"];
+  json = {{"steps", metrics.last_step()},
+          {"records", metrics.steps.size()},
+          {"evaluations", metrics.evals.size()},
+          {"torn", metrics.torn}};
+  sheet.text += "\nMetrics\n";
+  if (metrics.steps.empty()) {
+    sheet.text += "  no steps\n";
+    return;
+  }
+  const lab::StepRecord& first = metrics.steps.front();
+  const lab::StepRecord& last = metrics.steps.back();
+  json["first_loss"] = number(first.loss);
+  json["last_loss"] = number(last.loss);
+  json["tokens"] = last.tokens;
+  json["seconds"] = number(last.seconds);
+  json["nonfinite_steps"] = last.nonfinite_steps;
+  json["clipped"] = number(last.clipped);
+  sheet.text += fmt::format("  steps {}..{}: loss {:.6g} -> {:.6g}\n", first.step, last.step,
+                            first.loss, last.loss);
+  sheet.text += fmt::format(
+      "  {} tokens in {:.1f} s; {:.0f} % of the last updates clipped; {} "
+      "non-finite steps\n",
+      with_separators(static_cast<double>(last.tokens)), last.seconds, 100 * last.clipped,
+      last.nonfinite_steps);
+  if (last.grad_norm) {
+    json["grad_norm"] = number(*last.grad_norm);
+    sheet.text += fmt::format("  gradient norm of step {} before clipping: {:.6g}\n", last.step,
+                              *last.grad_norm);
+  }
+  if (!metrics.evals.empty()) {
+    const auto best =
+        std::min_element(metrics.evals.begin(), metrics.evals.end(),
+                         [](const auto& a, const auto& b) { return a.val_loss < b.val_loss; });
+    json["best_val_loss"] = number(best->val_loss);
+    json["last_val_loss"] = number(metrics.evals.back().val_loss);
+    sheet.text += fmt::format("  validation loss {:.6g} at step {}, best {:.6g} at step {}\n",
+                              metrics.evals.back().val_loss, metrics.evals.back().step,
+                              best->val_loss, best->step);
+  }
+  for (const lab::Note& note : metrics.notes) {
+    json["notes"].push_back({{"step", note.step}, {"text", note.text}});
+    sheet.text += fmt::format("  note at step {}: {}\n", note.step, note.text);
+  }
+  if (metrics.torn) sheet.text += "  the last line is not complete (a killed run)\n";
+}
+
+Sheet run_sheet(const fs::path& run, const Options& options, const Invocation& invocation) {
+  if (!fs::exists(run / "spec.toml")) {
+    fail_input(run.string(),
+               "expected a specification, a run's folder or a .safetensors file, got a "
+               "folder without spec.toml");
+  }
+  const ModelSheet model = specification_sheet(run / "spec.toml", options, invocation);
+  Sheet sheet;
+  sheet.json["specification"] = read_file(run / "spec.toml");
+  sheet.text = "Specification as resolved\n\n" + read_file(run / "spec.toml") + "\nModel\n\n";
+  sheet.json.update(model.json);
+  sheet.text += model.text;
+  add_checkpoints(run, sheet);
+  add_metrics(run, sheet);
+  return sheet;
+}
+
+int run(const Options& options, const Invocation& invocation) {
+  const fs::path target = options.target;
+  std::error_code code;
+  Sheet sheet;
+  if (fs::is_directory(target, code)) {
+    sheet = run_sheet(target, options, invocation);
+  } else if (target.extension() == ".safetensors") {
+    sheet = tensors_sheet(target);
+  } else {
+    ModelSheet model = specification_sheet(target, options, invocation);
+    sheet = {std::move(model.json), std::move(model.text)};
+  }
+  print(invocation.json ? to_text(sheet.json) + "\n" : sheet.text);
+  return 0;
+}
+
+const Register verb(
+    {.name = "inspect",
+     .summary = "what a specification, a run or a file of tensors holds",
+     .example = "addnorm inspect spec.toml\n"
+                "addnorm inspect spec.toml --model.wiring \"x = norm(x + f(x))\" --json\n"
+                "addnorm inspect runs/demo\n"
+                "addnorm inspect weights.safetensors",
+     .order = 35,
+     .takes_overrides = true,
+     .takes_json = true,
+     .setup = [](Arguments& arguments) -> Action {
+       auto options = std::make_shared<Options>();
+       arguments.positional("RUN|SPEC|FILE.safetensors", options->target,
+                            "a run's folder, a specification, or tensors");
+       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       return [options](const Invocation& invocation) { return run(*options, invocation); };
+     }});
+
+}  // namespace
+}  // namespace addnorm::cli
