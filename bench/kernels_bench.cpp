@@ -54,6 +54,21 @@ BENCHMARK(linear_layer)
     ->Args({1024, 1024, 256})
     ->Args({128, 3072, 768});
 
+// The scores of one head by the general product, to compare with the tiles of attention: m, n, k.
+void small_product(benchmark::State& state) {
+  const Index m = state.range(0);
+  const Index n = state.range(1);
+  const Index k = state.range(2);
+  const auto a = random_buffer(m * k, 1);
+  const auto b = random_buffer(n * k, 2);
+  std::vector<float> c(static_cast<size_t>(m * n));
+  for (auto _ : state) {
+    matmul(false, true, m, n, k, a.data(), k, b.data(), k, c.data(), n, false);
+  }
+  rate(state, 2.0 * static_cast<double>(m * n * k));
+}
+BENCHMARK(small_product)->Args({64, 64, 16})->Args({64, 64, 64})->Args({64, 128, 64});
+
 // Read, read, write of far memory.
 void bandwidth(benchmark::State& state) {
   const Index size = Index{1} << 24;

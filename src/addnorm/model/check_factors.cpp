@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 #include "addnorm/model/checks.h"
 
@@ -15,13 +14,13 @@ using graph::ValueId;
 // The factor that a scale-free norm cancels in its argument: "10" or "a param"; "" where there is none.
 std::string cancelled(const StackCheck& check, const Node& argument) {
   if (const auto* sum = std::get_if<nodes::Sum>(&argument.op)) {
-    if (argument.inputs.size() != 1 || sum->constant != nodes::Scalar{}) return "";
+    // Lowering writes the factor on a sum into its addends.
+    if (sum->weights.empty() || sum->constant != nodes::Scalar{}) return "";
     const nodes::Scalar weight = sum->weights[0];
-    if (weight.schedule >= 0) {
-      const double end = check.graph.schedule_values(
-          std::numeric_limits<double>::infinity())[static_cast<size_t>(weight.schedule)];
-      return end > 0 ? "a schedule" : "";
+    for (const nodes::Scalar& other : sum->weights) {
+      if (other != weight) return "";
     }
+    if (weight.schedule >= 0) return check.paths.at_end(weight) > 0 ? "a schedule" : "";
     return weight.value > 0 && weight.value != 1 ? fmt::format("{:.6g}", weight.value) : "";
   }
   const auto* binary = std::get_if<nodes::Binary>(&argument.op);
@@ -35,22 +34,13 @@ std::string cancelled(const StackCheck& check, const Node& argument) {
   return number ? "a param" : "";
 }
 
-// (x + y)/2: a sum of n addends of equal weight, times 1/n.
-bool averages(const StackCheck& check, const Node& argument) {
-  const auto* outer = std::get_if<nodes::Sum>(&argument.op);
-  if (outer == nullptr || argument.inputs.size() != 1) return false;
-  int addends = 1;
-  const Node* inner = check.paths.node_of(argument.inputs[0]);
-  while (inner != nullptr) {
-    const auto* sum = std::get_if<nodes::Sum>(&inner->op);
-    if (sum == nullptr || inner->inputs.size() != 2 || sum->weights[0] != nodes::Scalar{1} ||
-        sum->weights[1] != nodes::Scalar{1}) {
-      break;
-    }
-    ++addends;
-    inner = check.paths.node_of(inner->inputs[0]);
-  }
-  return addends > 1 && std::abs(outer->weights[0].value * addends - 1) < 1e-9;
+// (x + y)/2, (x + y)/sqrt(2): the factor keeps the size of one addend.
+bool averages(const Node& argument) {
+  const auto* sum = std::get_if<nodes::Sum>(&argument.op);
+  if (sum == nullptr || sum->weights.size() < 2) return false;
+  const auto addends = static_cast<double>(sum->weights.size());
+  const double weight = sum->weights[0].value;
+  return std::abs(weight * addends - 1) < 1e-9 || std::abs(weight * weight * addends - 1) < 1e-9;
 }
 
 void check_norm(StackCheck* check, int index) {
@@ -74,7 +64,7 @@ void check_norm(StackCheck* check, int index) {
   if (argument == nullptr || check->paths.inside(check->paths.index_of(node.inputs[0]))) return;
   const std::string factor = cancelled(*check, *argument);
   if (factor.empty()) return;
-  const bool average = averages(*check, *argument);
+  const bool average = averages(*argument);
   check->add(average ? Level::information : Level::warning, node.at,
              "the factor " + factor + " is cancelled by the norm over it, in " +
                  check->statement(argument->at) +

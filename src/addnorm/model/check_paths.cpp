@@ -1,4 +1,4 @@
-// Checks 1, 2, 6, 7, 8, 10 and 11 of the catalogue: paths without branches, streams, dead statements.
+// Checks 1, 2, 6, 7, 8 and 10 of the catalogue: paths without branches, streams, dead statements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -126,7 +126,7 @@ void check_growth(StackCheck* check, const std::vector<LayerPaths>& layers) {
 }
 
 void check_dead(StackCheck* check) {
-  const auto read = check->paths.ancestors({check->graph.logits}, false);
+  const auto read = check->paths.ancestors({check->graph.logits});
   struct Runs {
     int live = 0, dead = 0, dead_at_end = 0;
     Place at;
@@ -201,31 +201,6 @@ void check_saturation(StackCheck* check, const std::vector<LayerPaths>& layers) 
   }
 }
 
-void check_detach(StackCheck* check) {
-  const auto reached = check->paths.ancestors({check->stack.out}, false);
-  const auto trained = check->paths.ancestors({check->stack.out}, true);
-  const auto cut = [&](ValueId value) {
-    return reached[static_cast<size_t>(value)] && !trained[static_cast<size_t>(value)];
-  };
-  if (cut(check->stack.embed)) {
-    check->add(Level::error, place_of_out(*check),
-               "expected a path from embed to out that is differentiated, got a `detach` on each");
-  }
-  std::map<std::pair<int, int>, bool> calls;  // whether some instance has its gradient
-  for (const graph::Branch& branch : check->branches) {
-    if (!reached[static_cast<size_t>(branch.out)]) continue;
-    bool& trains = calls[{branch.at.line, branch.at.column}];
-    trains = trains || !cut(branch.out);
-  }
-  for (const auto& [at, trains] : calls) {
-    if (trains) continue;
-    const Place place{at.first, at.second};
-    check->add(Level::error, place,
-               "expected a path from the branch in " + check->statement(place) +
-                   " to out that is differentiated, got a `detach` on each");
-  }
-}
-
 }  // namespace
 
 void check_paths(StackCheck* check) {
@@ -235,7 +210,6 @@ void check_paths(StackCheck* check) {
   check_dead(check);
   check_norm_of_norm(check);
   check_saturation(check, layers);
-  check_detach(check);
 }
 
 }  // namespace addnorm::model

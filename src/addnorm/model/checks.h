@@ -49,7 +49,7 @@ class StackCheck {
   Findings* to_;
 };
 
-void check_paths(StackCheck* check);    // bare paths, residuals, dead statements, detach
+void check_paths(StackCheck* check);    // bare paths, residuals, dead statements
 void check_factors(StackCheck* check);  // cancelled and zero factors, norms over 0
 void check_depth(StackCheck* check);    // depth scaled twice, DeepNorm's factor and its rules
 

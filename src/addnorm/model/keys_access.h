@@ -10,6 +10,8 @@
 
 namespace addnorm::model {
 
+void add_model_keys(std::vector<Key>* to);  // key_list_model.cpp
+
 // A number where the text is one, a quoted text elsewhere.
 inline std::string number_or_quoted(const std::string& text) {
   const auto value = read_toml_value(text);

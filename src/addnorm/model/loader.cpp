@@ -143,7 +143,7 @@ void Loader::problem(const std::string& path, const std::string& message) {
 void Loader::adopt(const std::string& path, const Findings& findings) {
   for (const Finding& finding : findings) {
     std::string where = finding.where;
-    if (where.starts_with("formula:")) where = where.substr(8);
+    if (where.starts_with("formula")) where = where.substr(std::min(where.size(), size_t{8}));
     if (!where.empty()) where = ":" + where;
     noted_.push_back({order(path), {finding.level, place(path) + where, finding.message}});
     if (finding.level != Level::error) continue;

@@ -32,8 +32,10 @@ bool keeps_zero(const nodes::Unary& unary, double low, double high) {
 
 bool is_scale_free(const nodes::Norm& norm) { return !norm.elementwise(); }
 
-Paths::Paths(const graph::Graph& graph, const std::vector<InitRule>& rules)
-    : graph_(graph), schedules_(graph.schedule_values(std::numeric_limits<double>::infinity())) {
+Paths::Paths(const graph::Graph& graph, const std::vector<InitRule>& rules) : graph_(graph) {
+  formula::Scalars names = {{"t", 0}};
+  schedules_.resize(graph.schedules.size());
+  graph.schedule_values(std::numeric_limits<double>::infinity(), names, schedules_);
   for (const InitRule& rule : rules) {
     const bool constant = rule.kind == InitRule::Kind::constant || rule.value == 0;
     start_.push_back(constant ? std::optional(rule.offset + rule.value) : std::nullopt);
@@ -225,12 +227,11 @@ bool Paths::normed(ValueId value) const {
   return false;
 }
 
-std::vector<bool> Paths::ancestors(const std::vector<ValueId>& from, bool gradient) const {
+std::vector<bool> Paths::ancestors(const std::vector<ValueId>& from) const {
   std::vector<bool> wanted(graph_.values.size(), false);
   for (const ValueId value : from) wanted[at(value)] = true;
   for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
     if (!wanted[at(node->output)]) continue;
-    if (gradient && std::holds_alternative<nodes::Detach>(node->op)) continue;
     for (const ValueId input : node->inputs) wanted[at(input)] = true;
   }
   return wanted;

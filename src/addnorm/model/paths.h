@@ -29,6 +29,8 @@ class Paths {
   bool inside(int node) const { return inside_[static_cast<size_t>(node)]; }
   // The number that a value holds at initialization, where it depends on no token.
   std::optional<double> constant(graph::ValueId value) const;
+  // A coefficient, schedules at their end.
+  double at_end(const nodes::Scalar& scalar) const;
   // A param of one number, or a value made of such.
   bool is_number(graph::ValueId value) const;
 
@@ -41,14 +43,13 @@ class Paths {
   // The node that computes a value, nullptr for parameters.
   const graph::Node* node_of(graph::ValueId value) const;
   int index_of(graph::ValueId value) const;  // of its node, -1 for parameters
-  // Values that `from` depends on; with `gradient`, along paths without detach.
-  std::vector<bool> ancestors(const std::vector<graph::ValueId>& from, bool gradient) const;
+  // Which values something in `from` depends on, themselves included.
+  std::vector<bool> ancestors(const std::vector<graph::ValueId>& from) const;
 
  private:
   void find_insides();
   void find_zeros(const std::vector<InitRule>& rules);
   bool node_is_zero(const graph::Node& node) const;
-  double at_end(const nodes::Scalar& scalar) const;
 
   const graph::Graph& graph_;
   std::vector<double> schedules_;  // at the end of training

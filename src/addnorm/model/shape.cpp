@@ -200,8 +200,8 @@ graph::ModelShape shape(const Specification& specification, const formula::Catal
     program.program = wiring.program;
     program.let_overrides = wiring.let_overrides;
     for (Finding found : formula::check(wiring.program, graph::context_of(result, key.side))) {
-      if (found.where.starts_with("formula:")) found.where = found.where.substr(8);
-      found.where = key.wiring + ":" + found.where;
+      if (found.where.starts_with("formula")) found.where = found.where.substr(7);
+      found.where = key.wiring + found.where;
       if (found.level == Level::error) {
         errors.push_back(found);
       } else if (findings != nullptr) {

@@ -115,15 +115,10 @@ Findings static_checks(const Specification& specification, const graph::ModelSha
 graph::Graph build(const Specification& specification, const graph::ModelShape& shape,
                    Findings* findings) {
   graph::Graph graph = graph::lower(shape);
-  Findings errors;
-  for (Finding& finding : static_checks(specification, shape, graph)) {
-    if (finding.level == Level::error) {
-      errors.push_back(std::move(finding));
-    } else if (findings != nullptr) {
-      findings->push_back(std::move(finding));
-    }
+  if (findings != nullptr) {
+    const Findings found = static_checks(specification, shape, graph);
+    findings->insert(findings->end(), found.begin(), found.end());
   }
-  if (!errors.empty()) throw Error(errors);
   return graph;
 }
 
