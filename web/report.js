@@ -216,11 +216,20 @@ function depthChart(value, label, name) {
     }
   }
   return plot({
-    height: 330, fx: { label: null, domain: measured, padding: 0.08 },
+    height: 330, marginLeft: 76, marginTop: 26, fx: { label: null, domain: measured, padding: 0.08 },
     x: { label: "depth: layers before this point of the stream →", tickFormat: "d", interval: 1, ticks: 8 },
-    y: { type: "log", label, grid: true, tickFormat: "~g" },
+    y: { type: "log", label, labelAnchor: "center", labelArrow: "none", grid: true, ...logTicks(rows.map((r) => r.y)) },
     marks: [Plot.frame({ stroke: "currentColor", strokeOpacity: 0.25 }), ...marks],
   });
+}
+
+/** Ticks of a logarithmic axis: powers of ten where there are several, else what suits the range. */
+function logTicks(values) {
+  const finite = values.filter((v) => Number.isFinite(v) && v > 0);
+  const [low, high] = [Math.floor(Math.log10(d3.min(finite))), Math.ceil(Math.log10(d3.max(finite)))];
+  if (!(high - low > 2)) return { ticks: 6, tickFormat: "~g" };
+  return { ticks: d3.range(low, high + 1).map((e) => 10 ** e),
+    tickFormat: (v) => (v >= 0.01 && v < 1e4 ? String(v) : v.toExponential(0)) };
 }
 
 /** Depth against time, one panel per cell (its first seed with measurements). */
@@ -235,7 +244,7 @@ function heatMaps() {
   });
   const values = panels.flatMap((p) => p.rows.map((r) => r.value)).filter(Number.isFinite);
   if (values.length === 0) return null;
-  const scale = { type: "quantize", n: 9, scheme: "viridis", tickFormat: ".2f", domain: [Math.min(...values), Math.max(...values)],
+  const scale = { type: "quantize", n: 7, scheme: "viridis", tickFormat: ".1f", domain: [Math.min(...values), Math.max(...values)],
     label: "log10 of the gradient norm at the stream" };
   const grid = element("div", { style: "display:grid;grid-template-columns:repeat(auto-fit,minmax(19rem,1fr));gap:.8rem" });
   for (const { cell, run, rows } of panels) {
@@ -250,7 +259,7 @@ function heatMaps() {
     thinBandTicks(chart, rows);
     grid.append(element("div", {}, element("div", { class: "note" }, runLabel(run)), chart));
   }
-  return element("div", {}, Plot.legend({ color: scale, width: 320 }), grid);
+  return element("div", {}, Plot.legend({ color: scale, width: 420, style: { fontSize: "12px" } }), grid);
 }
 
 /** A band axis labels every step; keep about six. */
@@ -277,13 +286,13 @@ function depthSections() {
       + "the first measurement is the one nearest to initialization. A line that falls to the left loses the gradient on its "
       + "way to the input; one that rises to the left gives early layers larger gradients."),
     manyCells ? null : legend(),
-    figure(depthChart((l) => l.g, "↑ gradient norm at the stream", "gradient by depth")),
+    figure(depthChart((l) => l.g, "gradient norm at the stream (nat per unit)", "gradient by depth")),
     element("h3", {}, "The same over training"), figure(heatMaps() ?? element("p", { class: "note" }, "Measured only once.")));
   section("stream", "Stream growth",
     element("p", {}, "Root mean square of the residual stream by depth. A norm on the stream holds it near the norm's gain; "
       + "a stream that no norm touches grows with every branch that is added to it."),
     manyCells ? null : legend(),
-    figure(depthChart((l) => Math.sqrt(l.ms), "↑ root mean square of the stream", "stream by depth")));
+    figure(depthChart((l) => Math.sqrt(l.ms), "root mean square of the stream", "stream by depth")));
 }
 
 function outcomeTable() {
@@ -306,7 +315,7 @@ function outcomeTable() {
       + "the training loss is the mean of the last 20 updates." : "Losses are in nat per token; the training loss is the mean of the last 20 updates."),
     data.cells.filter((cell) => cell.advice).map((cell) => element("div", {},
       element("p", {}, element("strong", {}, `${cell.label}: `), cell.advice.text),
-      element("pre", {}, cell.advice.command))),
+      element("pre", { class: "command" }, cell.advice.command))),
     many ? seedDetails() : null);
 }
 

@@ -57,6 +57,14 @@ TEST(SweepWords, spread_leaves_out_what_is_not_finite) {
   EXPECT_EQ(spread_of({missing}).count, 0);
 }
 
+TEST(SweepWords, extras_with_one_value_stand_together) {
+  SweepResult result = sweep();
+  result.cells.back().keys.emplace_back("train.clip", 1.0);
+  result.cells.back().keys.emplace_back("init.q", "xavier_normal((8*L)^(-1/4))");
+  EXPECT_EQ(extras_text(result, result.cells.back()), "init.v, init.q = xavier_normal((8*L)^(-1/4)); train.clip = 1");
+  EXPECT_EQ(extras_text(result, result.cells.front()), "");
+}
+
 TEST(SweepWords, labels_name_what_varies) {
   EXPECT_EQ(cell_label(sweep(), 0), "after, layers 6, warmup 0");
   EXPECT_EQ(varied_keys(sweep()), (std::vector<std::string>{"wiring", "layers", "warmup"}));
@@ -66,9 +74,8 @@ TEST(SweepWords, answer_counts_and_names_single_changes) {
   const std::string text = answer(sweep());
   EXPECT_NE(text.find("3 of 5 cells learned at every seed"), std::string::npos) << text;
   EXPECT_NE(text.find("after, layers 6, warmup 0 (stalled at 3 of 3 seeds)"), std::string::npos) << text;
-  EXPECT_NE(text.find("in after, layers 6, warmup 0, warmup 100 instead of 0"), std::string::npos) << text;
-  EXPECT_NE(text.find("in after, layers 6, warmup 0, wiring before instead of after"), std::string::npos) << text;
-  EXPECT_NE(text.find("in after, layers 12, warmup 100, layers 6 instead of 12"), std::string::npos) << text;
+  EXPECT_NE(text.find("in after, layers 6, warmup 0: warmup 100 instead of 0, or wiring before instead of after"), std::string::npos) << text;
+  EXPECT_NE(text.find("in after, layers 12, warmup 100: layers 6 instead of 12"), std::string::npos) << text;
   EXPECT_NE(text.find("wiring x = norm(2*x + f(x)) instead of after"), std::string::npos) << text;
 }
 

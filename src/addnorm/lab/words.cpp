@@ -196,6 +196,23 @@ std::string cell_label(const SweepResult& result, size_t cell) {
   return join(parts, ", ");
 }
 
+std::string extras_text(const SweepResult& result, const CellResult& cell) {
+  std::vector<std::pair<std::string, std::string>> groups;  // value, keys that have it
+  for (const auto& [key, value] : cell.keys) {
+    if (everywhere(result, key)) continue;
+    const std::string text = value_text(value);
+    const auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == text; });
+    if (at == groups.end()) {
+      groups.emplace_back(text, key);
+    } else {
+      at->second += ", " + key;
+    }
+  }
+  std::vector<std::string> parts;
+  for (const auto& [value, keys] : groups) parts.push_back(keys + " = " + value);
+  return join(parts, "; ");
+}
+
 std::string question(const SweepResult& result) {
   std::vector<std::string> wirings, settings;
   for (const CellResult& cell : result.cells) {
@@ -227,16 +244,16 @@ std::string answer(const SweepResult& result) {
   for (size_t i = 0; i < result.cells.size(); ++i) {
     const CellResult& cell = result.cells[i];
     if (cell.seeds.empty() || cell.counts().at(static_cast<size_t>(Outcome::learned)) > 0) continue;
-    for (size_t j = 0; j < result.cells.size(); ++j) {
-      if (!result.cells[j].all(Outcome::learned)) continue;
-      const auto axes = differing_axes(result, cell, result.cells[j]);
-      if (axes.size() != 1) continue;
-      differences.push_back("in " + cell_label(result, i) + ", " +
-                            change_text(cell, result.cells[j], *axes.begin()));
+    std::vector<std::string> changes;
+    for (const CellResult& other : result.cells) {
+      const auto axes = differing_axes(result, cell, other);
+      if (!other.all(Outcome::learned) || axes.size() != 1) continue;
+      changes.push_back(change_text(cell, other, *axes.begin()));
     }
+    if (!changes.empty()) differences.push_back("in " + cell_label(result, i) + ": " + join(changes, ", or "));
   }
   if (!differences.empty()) {
-    return first + " What alone turned failure into learning: " + join(differences, "; ") + ".";
+    return first + " What alone turned failure into learning, " + join(differences, "; ") + ".";
   }
   size_t best = result.cells.size();
   for (size_t i = 0; i < result.cells.size(); ++i) {
@@ -307,13 +324,9 @@ std::string sweep_table(const SweepResult& result) {
   for (const CellResult& cell : result.cells) {
     auto& row = rows.emplace_back();
     for (const std::string& key : columns) row.push_back(shortened(text_at(cell, key), 48));
-    std::vector<std::string> own;
-    for (const auto& [key, value] : cell.keys) {
-      if (!everywhere(result, key)) own.push_back(key + " = " + value_text(value));
-    }
-    if (!own.empty()) {
-      auto found = std::find(extras.begin(), extras.end(), join(own, ", "));
-      if (found == extras.end()) found = extras.insert(extras.end(), join(own, ", "));
+    if (const std::string own = extras_text(result, cell); !own.empty()) {
+      auto found = std::find(extras.begin(), extras.end(), own);
+      if (found == extras.end()) found = extras.insert(extras.end(), own);
       row.front() += fmt::format(" [{}]", found - extras.begin() + 1);
     }
     row.push_back(fmt::format("{}/{}", cell.seeds.size(), std::max<size_t>(static_cast<size_t>(result.planned_seeds), cell.seeds.size())));

@@ -13,6 +13,9 @@ std::vector<std::string> varied_keys(const SweepResult& result);
 // "post-ln, layers 6, warmup 0": the varied keys and what only some cells set.
 std::string cell_label(const SweepResult& result, size_t cell);
 
+// What only some cells set: "init.v, init.ffn_out = zeros; train.clip = 1", "" where there is nothing.
+std::string extras_text(const SweepResult& result, const CellResult& cell);
+
 std::string question(const SweepResult& result);
 // Two sentences: what came out, and which single changes made the difference.
 std::string answer(const SweepResult& result);

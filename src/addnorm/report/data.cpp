@@ -72,7 +72,8 @@ class Page {
     data_["shared"] = join(shared, ", ");
     for (size_t i = 0; i < result.cells.size(); ++i) {
       const lab::CellResult& cell = result.cells[i];
-      add_cell(cell, lab::cell_label(result, i), result.planned_seeds, lab::advise(result, i));
+      add_cell(cell, lab::cell_label(result, i), result.planned_seeds,
+               lab::extras_text(result, cell), lab::advise(result, i));
       for (const lab::SeedResult& seed : cell.seeds) {
         if (lab::is_run(folder_ / seed.run)) add_run(folder_ / seed.run, i, seed.seed, cells_.back()["label"]);
       }
@@ -101,7 +102,7 @@ class Page {
     if (!record.metrics.steps.empty()) seed.seconds = record.metrics.steps.back().seconds;
     seed.run = folder_.filename().string();
     cell.seeds.push_back(seed);
-    add_cell(cell, lab::wiring_text(model), 1, {});
+    add_cell(cell, lab::wiring_text(model), 1, "", {});
     add_run(folder_, 0, seed.seed, cells_.back()["label"]);
     if (!record.ended()) {
       warn(fmt::format("This run did not end: it stopped at update {} of {}.", seed.steps,
@@ -129,21 +130,16 @@ class Page {
  private:
   void warn(const std::string& text) { warnings_.push_back(text); }
 
-  void add_cell(const lab::CellResult& cell, const std::string& label, int planned, const lab::Advice& advice) {
+  void add_cell(const lab::CellResult& cell, const std::string& label, int planned, const std::string& extras,
+                const lab::Advice& advice) {
     ordered_json object{{"label", label}, {"planned", std::max<size_t>(static_cast<size_t>(planned), cell.seeds.size())}};
-    std::vector<std::string> values, extras;
+    std::vector<std::string> values;
     for (const std::string& key : columns_) {
       const lab::Value* value = cell.find(key);
       values.push_back(value == nullptr ? "" : lab::value_text(*value));
     }
-    for (const auto& [key, value] : cell.keys) {
-      const bool shared = data_["shared"].get<std::string>().find(key + " ") != std::string::npos;
-      if (!shared && std::find(columns_.begin(), columns_.end(), key) == columns_.end()) {
-        extras.push_back(key + " = " + lab::value_text(value));
-      }
-    }
     object["values"] = values;
-    object["extras"] = join(extras, ", ");
+    object["extras"] = extras;
     const auto counts = cell.counts();
     for (int i = 0; i < lab::outcome_count; ++i) {
       object["counts"][lab::outcome_name(static_cast<Outcome>(i))] = counts.at(static_cast<size_t>(i));
