@@ -39,13 +39,15 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
                            const std::function<bool(graph::ValueId, size_t*)>& bad_value,
                            const std::function<bool(graph::ValueId, size_t*)>& bad_gradient,
                            const std::function<std::pair<double, double>(graph::ValueId)>& range) {
+  int64_t sequence = -1;  // set by describe
   const auto describe = [&](const graph::Node& node, graph::ValueId id, size_t element) {
     std::string text;
     const graph::Shape& shape = graph.shape(id);
     if (shape.per_token()) {
       const auto row = static_cast<int64_t>(element) / shape.cols;
       const int64_t columns = shape.rows == graph::Rows::source ? source_length : length;
-      text += fmt::format("sequence {}, token {}, channel {}", row / columns, row % columns,
+      sequence = row / columns;
+      text += fmt::format("sequence {}, token {}, channel {}", sequence, row % columns,
                           static_cast<int64_t>(element) % shape.cols);
     } else {
       text += fmt::format("element {}", element);
@@ -76,7 +78,7 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
     while (++node != graph.nodes.end()) {
       if (bad_value(node->output, &element)) add_later(node->output);
     }
-    return {first, false, detail + passed_on(later)};
+    return {first, false, detail + passed_on(later), sequence};
   }
   // Backward: the node whose incoming gradient is finite and whose outgoing one is not made it.
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
@@ -88,7 +90,7 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
           if (bad_gradient(below, &element)) add_later(below);
         }
       }
-      return {value_name(graph, input), true, detail + passed_on(later)};
+      return {value_name(graph, input), true, detail + passed_on(later), sequence};
     }
   }
   return {};
