@@ -86,6 +86,9 @@ TEST(SweepWords, advice_takes_the_smallest_change_that_learned_here) {
   EXPECT_EQ(first.command,
             "addnorm train 'my spec.toml' --model.wiring after --model.layers 6 --train.warmup 100");
   EXPECT_TRUE(advise(sweep(), 1).text.empty());
+  // Another wiring at the same depth before another depth.
+  EXPECT_NE(advise(sweep(), 3).command.find("--model.layers 12"), std::string::npos) << advise(sweep(), 3).command;
+  EXPECT_NE(advise(sweep(), 3).command.find("--init.v"), std::string::npos);
 }
 
 TEST(SweepWords, advice_without_a_neighbour) {

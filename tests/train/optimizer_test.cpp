@@ -110,35 +110,21 @@ TEST(Optimizer, SgdWithoutMomentumKeepsNothing) {
 
 TEST(Optimizer, FactorsByRole) {
   auto train = tiny::settings(1);
-  train.lr_scale = {{"attn_out", "1/sqrt(L)"}, {"bias", "2"}, {"head", "1/(1+t)"}};
+  train.lr_scale = {{"attn_out", "1/sqrt(L)"}, {"bias", "2"}};
   train.decay = {{"norm", "1"}, {"embed", "0"}};
-  const graph::Graph graph = graph::lower(tiny::shape());
-  const auto factors = parameter_factors(train, graph, {{graph::StackSide::single, {{"L", 4.0}}}});
+  const graph::ModelShape shape = tiny::shape();
+  const graph::Graph graph = graph::lower(shape);
+  const auto factors = parameter_factors(train, shape, graph);
   const auto at = [&](const std::string& name) { return factors[tiny::index_of(graph, name)]; };
-  EXPECT_EQ(at("blocks.1.attn.o.weight").lr_scale->number, 0.5);
-  EXPECT_EQ(at("blocks.1.attn.o.bias").lr_scale->number, 2);
-  EXPECT_EQ(at("blocks.1.attn.o.bias").decay->number, 0);
-  EXPECT_EQ(at("blocks.1.attn.o.weight").decay->number, 1);
-  EXPECT_EQ(at("blocks.0.norm.1.weight").decay->number, 1);
-  EXPECT_EQ(at("blocks.0.norm.1.bias").decay->number, 0);  // its role is bias
-  EXPECT_EQ(at("embed.tokens.weight").decay->number, 0);
-  EXPECT_EQ(at("embed.positions.weight").decay->number, 1);
-  EXPECT_NE(at("head.weight").lr_scale->kind, formula::Expr::Kind::number);  // reads t
-}
-
-// An expression in t is evaluated at every update.
-TEST(Optimizer, FactorsFollowT) {
-  auto train = tiny::settings(1);
-  train.optimizer = "sgd";
-  train.momentum = 0;
-  train.lr_scale["head"] = "1/(1+t)";
-  Trainer trainer(tiny::shape(), train);
-  const size_t head = tiny::index_of(trainer.graph, "head.weight");
-  trainer.engine->gradient(head)[0] = 1;
-  ASSERT_TRUE(trainer.optimizer.update(*trainer.engine, trainer.pieces, 1, 1, 1));
-  EXPECT_FLOAT_EQ(trainer.weight("head.weight", 0), -0.5F);
-  ASSERT_TRUE(trainer.optimizer.update(*trainer.engine, trainer.pieces, 3, 1, 1));
-  EXPECT_FLOAT_EQ(trainer.weight("head.weight", 0), -0.75F);
+  EXPECT_DOUBLE_EQ(at("blocks.1.attn.o.weight").lr_scale, 1 / std::sqrt(2.0));
+  EXPECT_EQ(at("blocks.1.attn.o.bias").lr_scale, 2);
+  EXPECT_EQ(at("blocks.1.attn.o.bias").decay, 0);
+  EXPECT_EQ(at("blocks.1.attn.o.weight").decay, 1);
+  EXPECT_EQ(at("blocks.0.norm.1.weight").decay, 1);
+  EXPECT_EQ(at("blocks.0.norm.1.bias").decay, 0);  // its role is bias
+  EXPECT_EQ(at("embed.tokens.weight").decay, 0);
+  EXPECT_EQ(at("embed.positions.weight").decay, 1);
+  EXPECT_EQ(at("head.weight").lr_scale, 1);
 }
 
 // N1 (c): 100 gradient elements of 1e20 have norm 1e21; clipped to 1 each is 0.1.

@@ -75,7 +75,7 @@ class RandomSource : public Source {
   void validation(int64_t index, nodes::Batch& to) override {
     to = batch(1000000 + static_cast<uint64_t>(index));
   }
-  int64_t validation_bytes(int64_t) const override { return rows_ * length_; }
+  int64_t validation_bytes() const override { return 2 * rows_ * length_; }
 
   nodes::Batch batch(uint64_t number) const {
     nodes::Batch batch;
@@ -104,7 +104,7 @@ class FixedSource : public Source {
   }
   int64_t validation_batches() const override { return 0; }
   void validation(int64_t, nodes::Batch&) override {}
-  int64_t validation_bytes(int64_t) const override { return 0; }
+  int64_t validation_bytes() const override { return 0; }
 
  private:
   std::vector<nodes::Batch> batches_;
@@ -142,7 +142,7 @@ struct Trainer {
   Trainer(const graph::ModelShape& model, const model::TrainSection& train)
       : graph(graph::lower(model)),
         engine(engine::make_reference<float>(graph)),
-        optimizer(train, graph, parameter_factors(train, graph, {})),
+        optimizer(train, graph, parameter_factors(train, model, graph)),
         pieces(graph, 1),
         settings(train),
         rates(train) {}

@@ -30,6 +30,7 @@ struct NonFinite {     // the first non-finite tensor in forward order, or in ba
   std::string tensor;  // a point's or parameter's name, "blocks.0.ffn.out"
   bool in_backward = false;
   std::string detail;  // sequence and token, place in the formula, range of the inputs
+  int64_t sequence = -1;  // of the batch, where the tensor has one row per token
 };
 
 // A model on a backend. Gradients add up over calls of run() until zero_gradients(), so that several

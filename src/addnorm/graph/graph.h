@@ -116,6 +116,7 @@ struct Graph {
   int64_t parameter_count() const;
   // Values of `schedules` at t into `to` (as many); `names` must hold "t" and is reused.
   void schedule_values(double t, formula::Scalars& names, std::vector<double>& to) const;
+  std::vector<double> schedule_values(double t) const;
   // Per value: whether a gradient of the loss can reach it and is of use (a parameter, or a value
   // that depends on one).
   std::vector<bool> needs_gradient() const;

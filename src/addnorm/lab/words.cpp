@@ -129,16 +129,22 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-// A cell that learned everywhere and differs from this one in one axis only; -1 without one.
+// A cell that learned everywhere and differs from this one in one axis only: a setting of the training
+// before the wiring before the model's size, which would be another model. -1 without one.
 int learned_neighbour(const SweepResult& result, size_t cell) {
-  for (const bool wiring : {false, true}) {  // a setting is a smaller change than a wiring
-    for (size_t i = 0; i < result.cells.size(); ++i) {
-      if (!result.cells[i].all(Outcome::learned)) continue;
-      const auto axes = differing_axes(result, result.cells[cell], result.cells[i]);
-      if (axes.size() == 1 && (*axes.begin() == "wiring") == wiring) return static_cast<int>(i);
+  int best = -1, best_rank = 3;
+  for (size_t i = 0; i < result.cells.size(); ++i) {
+    if (!result.cells[i].all(Outcome::learned)) continue;
+    const auto axes = differing_axes(result, result.cells[cell], result.cells[i]);
+    if (axes.size() != 1) continue;
+    const std::string& axis = *axes.begin();
+    const int rank = axis == "wiring" ? 1 : axis == "layers" || axis.starts_with("model.") ? 2 : 0;
+    if (rank < best_rank) {
+      best = static_cast<int>(i);
+      best_rank = rank;
     }
   }
-  return -1;
+  return best;
 }
 
 std::string change_text(const CellResult& from, const CellResult& to, const std::string& axis) {
@@ -206,23 +212,17 @@ std::string question(const SweepResult& result) {
 }
 
 std::string answer(const SweepResult& result) {
-  std::vector<std::string> learned, others;
+  std::vector<std::string> others;
   for (size_t i = 0; i < result.cells.size(); ++i) {
-    const CellResult& cell = result.cells[i];
-    if (cell.all(Outcome::learned)) {
-      learned.push_back(cell_label(result, i));
-    } else {
-      others.push_back(cell_label(result, i) + " (" + tally(cell) + ")");
-    }
+    if (result.cells[i].all(Outcome::learned)) continue;
+    others.push_back(cell_label(result, i) + " (" + tally(result.cells[i]) + ")");
   }
-  std::string first;
-  if (learned.empty()) {
-    first = "No cell learned at every seed: " + join(others, "; ") + ".";
-  } else {
-    first = fmt::format("{} of {} cells learned at every seed: {}", learned.size(),
-                        result.cells.size(), join(learned, "; "));
-    first += others.empty() ? "." : fmt::format(" - and {} did not: {}.", others.size(), join(others, "; "));
-  }
+  const size_t learned = result.cells.size() - others.size();
+  std::string first = learned == 0 ? "No cell learned at every seed"
+                                   : fmt::format("{} of {} cells learned at every seed", learned,
+                                                 result.cells.size());
+  if (!others.empty()) first += (learned == 0 ? ": " : "; not so ") + join(others, " and ");
+  first += ".";
   std::vector<std::string> differences;
   for (size_t i = 0; i < result.cells.size(); ++i) {
     const CellResult& cell = result.cells[i];

@@ -1,6 +1,7 @@
 #include "addnorm/report/drawing.h"
 
 #include "addnorm/base/text.h"
+#include "addnorm/formula/diagram.h"
 #include "addnorm/formula/program.h"
 #include "addnorm/model/shape.h"
 
@@ -24,6 +25,7 @@ std::vector<Drawing> drawings_of(const model::Specification& specification,
     Drawing drawing;
     drawing.name = name;
     drawing.formula = trim(formula::print(wiring.program));
+    drawing.picture = formula::diagram(wiring.program, key.stack);
     if (key.side == graph::StackSide::encoder) drawing.name += " (encoder)";
     if (key.side == graph::StackSide::decoder) drawing.name += " (decoder)";
     drawings.push_back(drawing);

@@ -17,8 +17,8 @@ double Evaluation::bits_per_byte() const {
   return bytes > 0 ? sum / (std::numbers::ln2 * static_cast<double>(bytes)) : none;
 }
 
-void evaluate_batch(engine::Engine<float>& engine, const nodes::Batch& batch, int64_t bytes,
-                    double t, Evaluation& to) {
+void evaluate_batch(engine::Engine<float>& engine, const nodes::Batch& batch, double t,
+                    Evaluation& to) {
   const int64_t targets = batch.target_count();
   if (targets == 0) return;
   engine::Request request;
@@ -27,16 +27,19 @@ void evaluate_batch(engine::Engine<float>& engine, const nodes::Batch& batch, in
   request.divisor = 1;  // the engine's loss is then the sum
   to.sum += engine.run(batch, request);
   to.tokens += targets;
-  to.bytes += bytes;
 }
 
 Evaluation evaluate(engine::Engine<float>& engine, Source& source, double t, int64_t most_tokens) {
   Evaluation result;
   nodes::Batch batch;
+  result.bytes = source.validation_bytes();
   for (int64_t index = 0; index < source.validation_batches(); ++index) {
-    if (most_tokens > 0 && result.tokens >= most_tokens) break;
+    if (most_tokens > 0 && result.tokens >= most_tokens) {
+      result.bytes = 0;
+      break;
+    }
     source.validation(index, batch);
-    evaluate_batch(engine, batch, source.validation_bytes(index), t, result);
+    evaluate_batch(engine, batch, t, result);
   }
   return result;
 }

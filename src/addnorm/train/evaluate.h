@@ -21,10 +21,10 @@ struct Evaluation {
 
 // Adds one batch: no dropout, no label smoothing, no z-loss. `t`: updates made, infinity for bare
 // weights.
-void evaluate_batch(engine::Engine<float>& engine, const nodes::Batch& batch, int64_t bytes,
-                    double t, Evaluation& to);
+void evaluate_batch(engine::Engine<float>& engine, const nodes::Batch& batch, double t,
+                    Evaluation& to);
 
-// The validation part; stops after the batch that reaches `most_tokens` (0: all).
+// The validation part; `bytes` where all of it was read. Stops after the batch that reaches `most_tokens` (0: all).
 Evaluation evaluate(engine::Engine<float>& engine, Source& source, double t, int64_t most_tokens);
 
 }  // namespace addnorm::train

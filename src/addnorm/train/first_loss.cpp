@@ -49,7 +49,7 @@ FirstLoss first_loss(engine::Engine<float>& engine,
                      const std::vector<nodes::Batch>& micro_batches) {
   FirstLoss first;
   Evaluation sum;
-  for (const nodes::Batch& batch : micro_batches) evaluate_batch(engine, batch, 0, 1, sum);
+  for (const nodes::Batch& batch : micro_batches) evaluate_batch(engine, batch, 1, sum);
   if (sum.tokens == 0) return first;  // a step without targets has loss 0
   first.loss = sum.loss();
   const int64_t vocab = engine.graph().vocab;

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "addnorm/base/error.h"
-#include "addnorm/base/text.h"
 #include "addnorm/kernels/kernels.h"
 
 namespace addnorm::train {
@@ -41,13 +39,9 @@ std::string explain_non_finite(engine::Engine<float>& engine,
     std::string text = fmt::format("the first non-finite tensor is {} ({}): {}", found.tensor,
                                    found.in_backward ? "backward" : "forward", found.detail);
     if (micro_batches.size() > 1) text += fmt::format("; micro-batch {}", i + 1);
-    if (!micro_batches[i].origin.empty()) {
-      const auto& origin = micro_batches[i].origin;
-      const std::vector<std::string> first(
-          origin.begin(),
-          origin.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(origin.size(), 4)));
-      text += fmt::format("; its sequences come from {}{}", join(first, ", "),
-                          origin.size() > first.size() ? ", ..." : "");
+    const auto row = static_cast<size_t>(found.sequence);
+    if (found.sequence >= 0 && row < micro_batches[i].origin.size()) {
+      text += "; that sequence is from " + micro_batches[i].origin[row];
     }
     return text;
   }

@@ -123,6 +123,7 @@ End train(const Run& run, TrainState& state) {
       record.note(state.step + 1, "no target counts in this step: nothing is updated");
     } else if (!std::isfinite(step.loss) || !std::isfinite(step.grad_norm)) {
       ++state.nonfinite_steps;
+      run.source.name_origins(state.step + 1, micro_batches);
       const std::string why = explain_non_finite(engine, micro_batches, request);
       record.note(state.step + 1, why);
       step.refused = true;

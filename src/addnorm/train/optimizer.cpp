@@ -17,58 +17,15 @@ Optimizer::Kind parse_kind(const std::string& name) {
   fail_input("train.optimizer", fmt::format("expected adam, adamw or sgd, got \"{}\"", name));
 }
 
-bool undecayed(graph::Role role) {
-  return role == graph::Role::norm || role == graph::Role::bias || role == graph::Role::param;
-}
-
-const char* side_prefix(graph::StackSide side) {
-  switch (side) {
-    case graph::StackSide::encoder:
-      return "encoder.";
-    case graph::StackSide::decoder:
-      return "decoder.";
-    case graph::StackSide::single:
-      break;
-  }
-  return "";
-}
-
-const std::string* expression_of(const std::map<std::string, std::string>& by_role,
-                                 const graph::Parameter& parameter) {
-  const std::string role = graph::role_name(parameter.role);
-  auto found = by_role.find(side_prefix(parameter.side) + role);
-  if (found == by_role.end()) found = by_role.find(role);
-  return found == by_role.end() ? nullptr : &found->second;
-}
-
-double value_at(const formula::Expr& expression, int64_t t, const std::string& name) {
-  if (expression.kind == formula::Expr::Kind::number) return expression.number;
-  const auto value = formula::evaluate(expression, {{"t", static_cast<double>(t)}});
-  if (!value || !std::isfinite(*value)) {
-    throw Error(
-        Failure::input,
-        fmt::format("[train, {}] expected a finite factor at t = {}, got {} from {}", name, t,
-                    value ? fmt::format("{}", *value) : "no number", formula::print(expression)));
-  }
-  return *value;
-}
-
 }  // namespace
 
-std::vector<ParameterFactors> parameter_factors(
-    const model::TrainSection& train, const graph::Graph& graph,
-    const std::map<graph::StackSide, formula::Scalars>& scalars) {
+std::vector<ParameterFactors> parameter_factors(const model::TrainSection& train,
+                                                const graph::ModelShape& shape,
+                                                const graph::Graph& graph) {
   std::vector<ParameterFactors> factors;
   for (const graph::Parameter& parameter : graph.parameters) {
-    const auto names = scalars.find(parameter.side);
-    const auto resolve = [&](const std::map<std::string, std::string>& by_role, double fallback) {
-      const std::string* text = expression_of(by_role, parameter);
-      if (text == nullptr) return formula::number(fallback);
-      const formula::ExprPtr expression = formula::parse_expression(*text);
-      return names == scalars.end() ? expression : formula::fold(*expression, names->second);
-    };
-    factors.push_back(
-        {resolve(train.lr_scale, 1), resolve(train.decay, undecayed(parameter.role) ? 0 : 1)});
+    factors.push_back({model::lr_scale(train, shape, parameter.role, parameter.side),
+                       model::decay_scale(train, shape, parameter.role, parameter.side)});
   }
   return factors;
 }
@@ -83,8 +40,7 @@ Optimizer::Optimizer(const model::TrainSection& train, const graph::Graph& graph
       weight_decay_(model::weight_decay(train)),
       factors_(std::move(factors)),
       first_(graph.parameters.size()),
-      second_(graph.parameters.size()),
-      numbers_(graph.parameters.size()) {
+      second_(graph.parameters.size()) {
   ADDNORM_ASSERT(factors_.size() == graph.parameters.size());
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
     names_.push_back(graph.parameters[i].name);
@@ -96,10 +52,6 @@ Optimizer::Optimizer(const model::TrainSection& train, const graph::Graph& graph
 
 bool Optimizer::update(engine::Engine<float>& engine, Pieces& pieces, int64_t t, double lr,
                        double gradient_factor) {
-  for (size_t i = 0; i < numbers_.size(); ++i) {
-    numbers_[i].rate = lr * value_at(*factors_[i].lr_scale, t, names_[i]);
-    numbers_[i].decay = weight_decay_ * value_at(*factors_[i].decay, t, names_[i]);
-  }
   // From the betas as the kernel has them: 1 - 0.999F differs from 0.001 by 1e-5 of it.
   const auto correction = [t](double beta) {
     return 1 /
@@ -108,27 +60,29 @@ bool Optimizer::update(engine::Engine<float>& engine, Pieces& pieces, int64_t t,
   const auto step_piece = [&](const Piece& piece) {
     const size_t i = piece.parameter;
     const auto count = static_cast<kernels::Index>(piece.count);
+    const auto rate = static_cast<float>(lr * factors_[i].lr_scale);
+    const auto decay = static_cast<float>(weight_decay_ * factors_[i].decay);
     float* w = piece.of(engine.parameter(i)).data();
     float* g = piece.of(engine.gradient(i)).data();
     float* first = first_[i].empty() ? nullptr : first_[i].data() + piece.first;
     if (kind_ == Kind::sgd) {
       kernels::SgdStep step;
       step.gradient_scale = static_cast<float>(gradient_factor);
-      step.rate = static_cast<float>(numbers_[i].rate);
+      step.rate = rate;
       step.momentum = static_cast<float>(momentum_);
-      step.decay = static_cast<float>(numbers_[i].decay);
+      step.decay = decay;
       kernels::sgd(step, count, w, g, first);
       return;
     }
     kernels::AdamStep step;
     step.gradient_scale = static_cast<float>(gradient_factor);
-    step.rate = static_cast<float>(numbers_[i].rate);
+    step.rate = rate;
     step.beta1 = static_cast<float>(beta1_);
     step.beta2 = static_cast<float>(beta2_);
     step.correction1 = static_cast<float>(correction(beta1_));
     step.correction2 = static_cast<float>(correction(beta2_));
     step.eps = static_cast<float>(eps_);
-    step.decay = static_cast<float>(numbers_[i].decay);
+    step.decay = decay;
     step.decoupled = kind_ == Kind::adamw;
     kernels::adam(step, count, w, g, first, second_[i].data() + piece.first);
   };

@@ -2,29 +2,25 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "addnorm/engine/engine.h"
-#include "addnorm/formula/scalar.h"
 #include "addnorm/model/specification.h"
 #include "addnorm/train/pieces.h"
 
 namespace addnorm::train {
 
 // Factors of one parameter: the learning rate is lr * lr_scale, the decay weight_decay * decay.
-// Expressions may read t; they are evaluated at every update.
 struct ParameterFactors {
-  formula::ExprPtr lr_scale;
-  formula::ExprPtr decay;
+  double lr_scale = 1;
+  double decay = 1;
 };
 
-// Of every parameter, by role ("encoder.q" before "q"). Absent: lr_scale 1, decay 1, but 0 for norm,
-// bias and param. `scalars`: what expressions may read, per side of a pair or of the only stack.
-std::vector<ParameterFactors> parameter_factors(
-    const model::TrainSection& train, const graph::Graph& graph,
-    const std::map<graph::StackSide, formula::Scalars>& scalars);
+// Of every parameter, by role and stack: [train.lr_scale] and [train.decay].
+std::vector<ParameterFactors> parameter_factors(const model::TrainSection& train,
+                                                const graph::ModelShape& shape,
+                                                const graph::Graph& graph);
 
 // Where a tensor holds a number that is not finite; `index` -1: nowhere.
 struct BadElement {
@@ -68,11 +64,6 @@ class Optimizer {
   std::vector<std::vector<float>> first_;   // m, or the momentum buffer
   std::vector<std::vector<float>> second_;  // v
   bool finite(engine::Engine<float>& engine, const Piece& piece) const;
-
-  struct Numbers {
-    double rate = 0, decay = 0;
-  };
-  std::vector<Numbers> numbers_;  // of the update in work, per parameter
 };
 
 }  // namespace addnorm::train

@@ -38,7 +38,8 @@ void Recorder::begin_step(bool measured) {
 void Recorder::step(const StepRecord& record) {
   state_.seconds = seconds();
   step_seconds_ = since(step_begin_);
-  if (!measured_) {
+  // The first step of a session pays for memory and plans, which is no measure of the others.
+  if (!measured_ && state_.step > step_before_ + 1) {
     plain_seconds_ += step_seconds_;
     ++plain_steps_;
   }

@@ -24,6 +24,7 @@ struct StepReport {
 class Reporter {
  public:
   virtual ~Reporter() = default;
+  virtual void started(const std::filesystem::path& /*run*/) {}
   virtual void step(const StepReport&) {}
   virtual void evaluated(int64_t /*step*/, double /*loss*/) {}
   virtual void saved(const std::filesystem::path&) {}

@@ -16,11 +16,14 @@ class Source {
   // A function of the step alone, so a resumed run sees what an uninterrupted one does.
   virtual void step(int64_t step, std::vector<nodes::Batch>& micro_batches) = 0;
 
+  // Fills `origin` of the rows of a step's micro-batches: where each comes from, for messages.
+  virtual void name_origins(int64_t /*step*/, std::vector<nodes::Batch>& /*micro_batches*/) const {}
+
   // The validation part in batches, in order; 0 where none is held out.
   virtual int64_t validation_batches() const = 0;
   virtual void validation(int64_t index, nodes::Batch& batch) = 0;
-  // Bytes of text behind the targets of one validation batch, for bits per byte.
-  virtual int64_t validation_bytes(int64_t index) const = 0;
+  // Bytes of text behind the targets of the whole part, for bits per byte; 0: unknown.
+  virtual int64_t validation_bytes() const = 0;
 };
 
 }  // namespace addnorm::train

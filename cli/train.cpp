@@ -1,0 +1,67 @@
+// addnorm train: a new run from a specification or from a text alone.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "addnorm/train/session.h"
+#include "interrupt.h"
+#include "output.h"
+#include "progress.h"
+#include "trained.h"
+#include "verb.h"
+
+namespace addnorm::cli {
+namespace {
+
+struct Options {
+  std::string spec, run, weights;
+  bool dry_run = false;
+};
+
+int run(const Options& options, const Invocation& invocation) {
+  const auto& catalogue = formula::Catalogue::builtin();
+  const std::filesystem::path file = options.spec;
+  const model::Specification specification =
+      file.extension() == ".toml"
+          ? model::load(file, invocation.overrides, model::Needs::training, catalogue)
+          : model::for_text(options.spec, invocation.overrides, catalogue);
+  train::Plan plan = train::make_plan(specification, catalogue);
+  log_findings(plan.findings, invocation.verbose);
+  if (options.dry_run) {
+    print_line(train::describe(plan));
+    return 0;
+  }
+  log(train::describe(plan));
+  train::StartOptions start;
+  start.run = options.run;
+  start.name = file.stem().string().empty() ? "run" : file.stem().string();
+  start.weights = options.weights;
+  start.program = "addnorm " + version();
+  Progress progress;
+  return tell(train::start(std::move(plan), start, {progress, watch_interrupts()}));
+}
+
+const Register verb(
+    {.name = "train",
+     .summary = "train a model from a specification, or from a text alone",
+     .example = "addnorm train my.txt\n"
+                "addnorm train spec.toml --model.wiring \"x = norm(2*x + norm(f(norm(x))))\" "
+                "--train.steps 200",
+     .order = 50,
+     .takes_overrides = true,
+     .setup = [](Arguments& arguments) -> Action {
+       auto options = std::make_shared<Options>();
+       arguments.positional("SPEC|TEXT", options->spec,
+                            "a specification (*.toml), or a text file or folder to learn from");
+       arguments.option("--run", options->run, "the run's folder, a new one (runs/NAME-NUMBER)",
+                        "DIR");
+       arguments.option("--weights", options->weights, "start from these weights, safetensors",
+                        "FILE");
+       arguments.flag("--dry-run", options->dry_run,
+                      "only print parameters, memory, FLOPs, entropies and warm-up");
+       return [options](const Invocation& invocation) { return run(*options, invocation); };
+     }});
+
+}  // namespace
+}  // namespace addnorm::cli
