@@ -3,6 +3,8 @@
 
 #include <sys/mount.h>
 
+#include <algorithm>
+
 namespace addnorm::train {
 namespace {
 
@@ -13,6 +15,7 @@ using program::Result;
 using program::slurp;
 using program::spit;
 using program::state_of;
+using program::words;
 namespace fs = std::filesystem;
 
 TEST(ProgramTraining, FromATextAlone) {
@@ -359,6 +362,48 @@ TEST(ProgramTraining, GenerateIsDeterministic) {
   EXPECT_EQ(likeliest.code, 0) << likeliest.err;
   const Result unknown = place.run({"generate", "r", "--prompt", "Z"});
   EXPECT_EQ(unknown.code, 2) << unknown.err;
+}
+
+// The other two kinds: `eval` gives what the run's own evaluation gave.
+TEST(ProgramTraining, EncodersAndPairs) {
+  const Place place;
+  std::string pairs;
+  for (int i = 0; i < 60; ++i) pairs += words(4) + std::to_string(i) + "\t" + words(3) + "\n";
+  std::replace(pairs.begin(), pairs.end(), '.', '!');
+  spit(place / "pairs.tsv", pairs);
+  const std::vector<std::string> sizes = {"--model.width",   "16", "--model.heads",   "2",
+                                          "--model.context", "64", "--train.batch",   "4",
+                                          "--train.steps",   "6",  "--train.threads", "1"};
+  auto encoder = std::vector<std::string>{"train",        "text.txt", "--run",          "encoder",
+                                          "--model.kind", "encoder",  "--model.layers", "1"};
+  auto pair = std::vector<std::string>{"train",
+                                       "pairs.tsv",
+                                       "--run",
+                                       "pair",
+                                       "--model.kind",
+                                       "encoder-decoder",
+                                       "--model.encoder_layers",
+                                       "1",
+                                       "--model.decoder_layers",
+                                       "1"};
+  for (auto* command : {&encoder, &pair}) {
+    command->insert(command->end(), sizes.begin(), sizes.end());
+    const Result result = place.run(*command);
+    ASSERT_EQ(result.code, 0) << result.err;
+    const std::string run = command->at(3);
+    const Result eval = place.run({"eval", run, "--json"});
+    ASSERT_EQ(eval.code, 0) << eval.err;
+    const auto json = nlohmann::json::parse(eval.out);
+    const auto own = tiny::metrics(place / run, "eval").back();
+    EXPECT_EQ(json.at("tokens"), own.at("val_tokens"));
+    EXPECT_NEAR(json.at("loss").get<double>(), own.at("val_loss").get<double>(), 1e-9);
+    EXPECT_EQ(json.at("bytes") == 0, run == "encoder");  // masked targets are a share of the text
+  }
+  EXPECT_EQ(place.run({"generate", "encoder"}).code, 2);
+  EXPECT_EQ(place.run({"generate", "pair", "--prompt", "the norm", "--tokens", "9"}).code, 0);
+  const auto layers = tiny::metrics(place / "pair", "diag").at(0).at("layers");
+  EXPECT_EQ(layers.at(0).at("stack"), "encoder");
+  EXPECT_EQ(layers.at(1).at("stack"), "decoder");
 }
 
 // W7: the run's own formula counts.
