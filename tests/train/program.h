@@ -65,7 +65,10 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  void send(int signal) const { ::kill(pid_, signal); }
+  // Nothing once it has ended: kill(-1) would reach every process of the machine.
+  void send(int signal) const {
+    if (pid_ > 0) ::kill(pid_, signal);
+  }
   // The exit code; 128 + the signal that ended it.
   int wait() {
     int status = 0;
