@@ -106,7 +106,9 @@ End train(const Run& run, TrainState& state) {
   }
   while (state.step < settings.steps) {
     const int64_t t = state.updates + 1;
-    const bool measure = due(settings.diag_every, state.step + 1, settings.steps);
+    // The first update too: it is where initialization shows.
+    const bool measure = due(settings.diag_every, state.step + 1, settings.steps) ||
+                         (settings.diag_every > 0 && state.step == 0);
     run.source.step(state.step + 1, micro_batches);
     const int64_t targets = count_targets(micro_batches);
     const auto request = [&](size_t micro_batch) {
