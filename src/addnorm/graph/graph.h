@@ -71,7 +71,7 @@ struct Node {
   std::string label;        // for people: "blocks.0.attn: scores", "blocks.0.ffn.x = ..."
   formula::Place at{0, 0};  // in the formula; 0 where the node is not written there
   StackSide side = StackSide::single;
-  int layer = -1;           // 0-based, -1 outside blocks
+  int layer = -1;  // 0-based, -1 outside blocks
 };
 
 // One call of attn, cross or ffn of one layer.
