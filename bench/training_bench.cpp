@@ -120,7 +120,7 @@ void measure(const Size& size, double peak, double bytes_per_second, int threads
   }
   model::TrainSection section;
   train::Pieces pieces(graph, threads);
-  train::Optimizer optimizer(section, graph, train::parameter_factors(section, graph, {}));
+  train::Optimizer optimizer(section, graph, train::parameter_factors(section, shape, graph));
   int64_t t = 0;
   double in_engine = 0, in_optimizer = 0;
   const auto step = [&] {

@@ -16,7 +16,8 @@ void print_part(const std::string& title, const std::vector<Difference>& differe
   if (differences.empty()) return;
   print_line("");
   std::vector<std::vector<std::string>> rows;
-  for (const Difference& d : differences) rows.push_back({d.name, wrapped(d.a, 44), wrapped(d.b, 44)});
+  for (const Difference& d : differences)
+    rows.push_back({d.name, wrapped(d.a, 44), wrapped(d.b, 44)});
   print(table({title, "A", "B"}, rows));
 }
 
@@ -29,16 +30,17 @@ void print_lines(const std::string& title, const std::vector<std::string>& lines
 
 nlohmann::ordered_json json_of(const std::vector<Difference>& differences) {
   auto list = nlohmann::ordered_json::array();
-  for (const Difference& d : differences) list.push_back({{"name", d.name}, {"a", d.a}, {"b", d.b}});
+  for (const Difference& d : differences)
+    list.push_back({{"name", d.name}, {"a", d.a}, {"b", d.b}});
   return list;
 }
 
 int run(const std::string& a, const std::string& b, const Invocation& invocation) {
   const lab::Comparison c = lab::compare(a, b, formula::Catalogue::builtin());
   if (invocation.json) {
-    const nlohmann::ordered_json all{{"keys", json_of(c.keys)},       {"follows", json_of(c.follows)},
-                                     {"fixed", c.fixed},              {"machine", json_of(c.machine)},
-                                     {"curves", json_of(c.curves)},   {"remarks", c.remarks}};
+    const nlohmann::ordered_json all{
+        {"keys", json_of(c.keys)},       {"follows", json_of(c.follows)}, {"fixed", c.fixed},
+        {"machine", json_of(c.machine)}, {"curves", json_of(c.curves)},   {"remarks", c.remarks}};
     print_line(all.dump(1));
     return 0;
   }
@@ -54,17 +56,18 @@ int run(const std::string& a, const std::string& b, const Invocation& invocation
   return 0;
 }
 
-const Register verb({.name = "compare",
-                     .summary = "what differs between two specifications or runs, and what follows from it",
-                     .example = "addnorm compare a.toml b.toml\naddnorm compare runs/a-1 runs/b-1",
-                     .order = 90,
-                     .takes_json = true,
-                     .setup = [](Arguments& arguments) -> Action {
-                       auto a = std::make_shared<std::string>(), b = std::make_shared<std::string>();
-                       arguments.positional("A", *a, "a specification or the folder of a run");
-                       arguments.positional("B", *b, "another one");
-                       return [=](const Invocation& invocation) { return run(*a, *b, invocation); };
-                     }});
+const Register verb(
+    {.name = "compare",
+     .summary = "what differs between two specifications or runs, and what follows from it",
+     .example = "addnorm compare a.toml b.toml\naddnorm compare runs/a-1 runs/b-1",
+     .order = 90,
+     .takes_json = true,
+     .setup = [](Arguments& arguments) -> Action {
+       auto a = std::make_shared<std::string>(), b = std::make_shared<std::string>();
+       arguments.positional("A", *a, "a specification or the folder of a run");
+       arguments.positional("B", *b, "another one");
+       return [=](const Invocation& invocation) { return run(*a, *b, invocation); };
+     }});
 
 }  // namespace
 }  // namespace addnorm::cli

@@ -13,10 +13,10 @@
 namespace addnorm::cli {
 namespace {
 
-const char* stack_name(graph::StackSide side) {
+std::string stack_name(graph::StackSide side, const model::ModelSection& m) {
   return side == graph::StackSide::encoder   ? "encoder"
          : side == graph::StackSide::decoder ? "decoder"
-                                             : "stack";
+                                             : m.kind;
 }
 
 double size_of(const graph::Parameter& parameter) {
@@ -56,18 +56,22 @@ std::vector<std::pair<std::string, std::string>> formulas(const model::ModelSect
           {named("decoder_wiring", m.decoder_wiring_name), m.decoder_wiring}};
 }
 
-// Layers whose branches read the same, together: the layer's number in names becomes {l}.
+// Layers whose branches read the same, together: the layer's number in names becomes {l}, that of
+// the layer before {l-1}.
 struct ReadingRow {
   std::string branch, reads, name, memory;
   int first = 0, last = 0;
 };
 
-std::string without_layer(const std::string& name, int layer) {
-  const std::string part = "blocks." + std::to_string(layer) + ".";
-  const size_t at = name.find(part);
-  return at == std::string::npos
-             ? name
-             : name.substr(0, at) + "blocks.{l}." + name.substr(at + part.size());
+std::string without_layer(std::string name, int layer) {
+  for (const auto& [number, text] :
+       {std::pair(layer, "blocks.{l}."), std::pair(layer - 1, "blocks.{l-1}.")}) {
+    const std::string part = "blocks." + std::to_string(number) + ".";
+    if (const size_t at = name.find(part); at != std::string::npos) {
+      return name.replace(at, part.size(), text);
+    }
+  }
+  return name;
 }
 
 std::vector<ReadingRow> reading_rows(const std::vector<graph::Reading>& readings) {
@@ -177,7 +181,7 @@ ModelSheet model_sheet(const model::Specification& specification, const graph::G
   text += "\nNorms\n";
   int placed = 0, inside = 0;
   for (const graph::NormCount& count : graph::count_norms(graph)) {
-    json["norms"].push_back({{"stack", stack_name(count.side)},
+    json["norms"].push_back({{"stack", stack_name(count.side, m)},
                              {"total", count.placed()},
                              {"begin", count.begin},
                              {"blocks", count.blocks},
@@ -185,8 +189,8 @@ ModelSheet model_sheet(const model::Specification& specification, const graph::G
                              {"qk", count.qk},
                              {"value", count.value},
                              {"inner", count.inner}});
-    text += fmt::format("  {}: {}\n", stack_name(count.side), norms_text(count));
-    text += fmt::format("  {}, in branches: {} qk, {} value, {} inner\n", stack_name(count.side),
+    text += fmt::format("  {}: {}\n", stack_name(count.side, m), norms_text(count));
+    text += fmt::format("  {}, in branches: {} qk, {} value, {} inner\n", stack_name(count.side, m),
                         count.qk, count.value, count.inner);
     placed += count.placed();
     inside += count.in_branches();

@@ -37,7 +37,7 @@ extern "C" void count_interrupt(int) { interrupts.fetch_add(1); }
 class Interrupts {
  public:
   Interrupts() {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = count_interrupt;
     action.sa_flags = SA_RESTART;
     sigaction(SIGINT, &action, &before_int_);
@@ -51,7 +51,7 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 
  private:
-  struct sigaction before_int_ {}, before_term_ {};
+  struct sigaction before_int_{}, before_term_{};
 };
 
 fs::path folder_for(const Options& options) {
@@ -66,7 +66,8 @@ fs::path folder_for(const Options& options) {
 std::string progress_line(const lab::Progress& progress) {
   std::string line = fmt::format("{}/{} runs, {}", progress.finished, progress.total,
                                  lab::duration_text(progress.elapsed));
-  if (progress.remaining >= 0) line += ", about " + lab::duration_text(progress.remaining) + " left";
+  if (progress.remaining >= 0)
+    line += ", about " + lab::duration_text(progress.remaining) + " left";
   for (const lab::ActiveRun& run : progress.active) {
     line += fmt::format(" | {} seed {}: {}/{}", run.label, run.seed, run.step, run.steps);
   }
@@ -157,33 +158,34 @@ int run(const Options& options, const Invocation& invocation) {
   return 0;
 }
 
-const Register verb({.name = "sweep",
-                     .summary = "train a grid of wirings and settings side by side, several seeds each",
-                     .example = "addnorm sweep spec.toml --wiring post-ln --wiring pre-ln "
-                                "--train.warmup 0,100 --seeds 3 --budget 3m\n"
-                                "addnorm sweep spec.toml --wiring 'x = norm(2*x + f(x))' --train.lr 1e-3,3e-3\n"
-                                "addnorm sweep spec.toml --wiring post-ln "
-                                "--cell \"wiring=deepnorm model.layers=12\" --run runs/mine",
-                     .order = 60,
-                     .takes_overrides = true,
-                     .takes_json = true,
-                     .setup = [](Arguments& arguments) -> Action {
-                       auto o = std::make_shared<Options>();
-                       arguments.positional("SPEC", o->specification, "the specification that all cells share");
-                       arguments.list("--wiring", o->wirings,
-                                      "a wiring of the grid, name or formula; may be repeated", "WIRING");
-                       arguments.list("--cell", o->cells,
-                                      "one more cell: \"wiring=NAME SECTION.KEY=VALUE ..\"; a formula with "
-                                      "blanks in quotes; may be repeated",
-                                      "CELL");
-                       arguments.option("--seeds", o->seeds, "seeds of every cell");
-                       arguments.option("--budget", o->budget,
-                                        "stop after this time, every cell with the same number of seeds +-1",
-                                        "TIME");
-                       arguments.option("--run", o->run, "folder of the sweep; an interrupted one goes on", "DIR");
-                       arguments.option("--workers", o->workers, "runs at a time (0: the allowed cores)");
-                       return [o](const Invocation& invocation) { return run(*o, invocation); };
-                     }});
+const Register verb(
+    {.name = "sweep",
+     .summary = "train a grid of wirings and settings side by side, several seeds each",
+     .example = "addnorm sweep spec.toml --wiring post-ln --wiring pre-ln "
+                "--train.warmup 0,100 --seeds 3 --budget 3m\n"
+                "addnorm sweep spec.toml --wiring 'x = norm(2*x + f(x))' --train.lr 1e-3,3e-3\n"
+                "addnorm sweep spec.toml --wiring post-ln "
+                "--cell \"wiring=deepnorm model.layers=12\" --run runs/mine",
+     .order = 60,
+     .takes_overrides = true,
+     .takes_json = true,
+     .setup = [](Arguments& arguments) -> Action {
+       auto o = std::make_shared<Options>();
+       arguments.positional("SPEC", o->specification, "the specification that all cells share");
+       arguments.list("--wiring", o->wirings,
+                      "a wiring of the grid, name or formula; may be repeated", "WIRING");
+       arguments.list("--cell", o->cells,
+                      "one more cell: \"wiring=NAME SECTION.KEY=VALUE ..\"; a formula with "
+                      "blanks in quotes; may be repeated",
+                      "CELL");
+       arguments.option("--seeds", o->seeds, "seeds of every cell");
+       arguments.option("--budget", o->budget,
+                        "stop after this time, every cell with the same number of seeds +-1",
+                        "TIME");
+       arguments.option("--run", o->run, "folder of the sweep; an interrupted one goes on", "DIR");
+       arguments.option("--workers", o->workers, "runs at a time (0: the allowed cores)");
+       return [o](const Invocation& invocation) { return run(*o, invocation); };
+     }});
 
 }  // namespace
 }  // namespace addnorm::cli

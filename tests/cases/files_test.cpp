@@ -224,9 +224,9 @@ TEST_F(BadInput, AnOutputThatCannotBeWrittenLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(bench_.path("taken")));
   const Ran full = bench_.run({"inspect", weights_}, "exec >/dev/full; ");
   EXPECT_EQ(full.code, 0);  // redirected again by the harness: the control of the next line
-  const std::string command = std::string("exec ") + quoted(ADDNORM_PROGRAM) + " inspect " +
-                              quoted(weights_) + " >/dev/full 2>" +
-                              quoted(bench_.path("full").string());
+  const std::string command = std::string("exec ") + shell_word(ADDNORM_PROGRAM) + " inspect " +
+                              shell_word(weights_) + " >/dev/full 2>" +
+                              shell_word(bench_.path("full").string());
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 4);
   EXPECT_NE(read_file(bench_.path("full")).find("standard output"), std::string::npos);
 }

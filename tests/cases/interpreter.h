@@ -28,12 +28,17 @@ class ZeroBranches {
   // x after the last layer; out() afterwards.
   Value run(const Value& embed) {
     width_ = embed.size();
-    names_ = {{"embed", embed},         {"memory", embed},
-              {"d", {double(width_)}},  {"head_dim", {double(width_)}},
-              {"L", {double(layers_)}}, {"N", {double(layers_)}},
-              {"M", {double(layers_)}}, {"S", {double(calls())}},
-              {"t", {INFINITY}},        {"x", embed}};
+    names_ = {{"embed", embed},
+              {"memory", embed},
+              {"d", {double(width_)}},
+              {"head_dim", {double(width_)}},
+              {"L", {double(layers_)}},
+              {"N", {double(layers_)}},
+              {"M", {double(layers_)}},
+              {"t", {INFINITY}},
+              {"x", embed}};
     execute(program_.let);
+    names_["S"] = {double(calls())};  // the ranges may read `let` names
     execute(program_.begin);
     for (int layer = 1; layer <= layers_; ++layer) {
       names_["l"] = {double(layer)};

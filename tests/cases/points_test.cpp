@@ -169,7 +169,11 @@ void expect_unmoved(engine::Engine<T>& engine, const graph::ModelShape& shape,
   }
   for (const int64_t sequences : {1, 3}) {
     for (const int64_t length : {1, 17}) {
-      const auto batch = testing_models::make_batch(shape, sequences, length, false);
+      auto batch = testing_models::make_batch(shape, sequences, length, false);
+      if (shape.kind == graph::ModelKind::encoder_decoder) {
+        batch.source_length = 3;
+        batch.source.assign(static_cast<size_t>(3 * sequences), 7);
+      }
       const std::string where =
           name + ", B " + std::to_string(sequences) + ", T " + std::to_string(length);
       const Run<T> plain = computed(engine, batch, false), watched = computed(engine, batch, true);

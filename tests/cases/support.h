@@ -25,7 +25,7 @@ using Values = std::vector<double>;
 using Tensors = std::map<std::string, Values>;
 using Arguments = std::vector<std::string>;
 
-inline std::string quoted(const std::string& text) {
+inline std::string shell_word(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
@@ -70,10 +70,10 @@ class Bench {
 
   // `before` is put in front of the program, e.g. "ulimit -v 100000; exec ".
   Ran run(const Arguments& arguments, const std::string& before = "exec ") const {
-    std::string command = before + quoted(ADDNORM_PROGRAM);
-    for (const std::string& argument : arguments) command += " " + quoted(argument);
-    command += " >" + quoted(path("stdout").string()) + " 2>" + quoted(path("stderr").string()) +
-               " </dev/null";
+    std::string command = before + shell_word(ADDNORM_PROGRAM);
+    for (const std::string& argument : arguments) command += " " + shell_word(argument);
+    command += " >" + shell_word(path("stdout").string()) + " 2>" +
+               shell_word(path("stderr").string()) + " </dev/null";
     const int status = std::system(command.c_str());
     Ran ran;
     ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

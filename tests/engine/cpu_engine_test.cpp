@@ -127,6 +127,36 @@ TEST(CpuEngine, EveryProgramOfTheCatalogue) {
   EXPECT_GE(compared, 60U);
 }
 
+// A norm that no gradient reaches stands after an add that one does reach.
+TEST(CpuEngine, NormsWithoutGradientAfterAnAdd) {
+  for (const char* formula :
+       {"x = x + attn(x); b = norm(x); x = x + ffn(x); out = norm(x)",
+        "a = detach(l2norm(x)); x = x + attn(min(a, embed)); x = x + ffn(0.5*a); out = norm(x)",
+        "m = rmsnorm(x); n = norm(x); x = x + f(n); out = norm(x)",
+        "begin: x = embed; n = norm(embed)\nblock: x = x + f(n); n = norm(x)\nend: out = "
+        "rmsnorm(x)"}) {
+    const auto shape = small_shape(graph::ModelKind::decoder, formula);
+    for (const Split split : {Split::batch, Split::operators}) {
+      const Compared result = compare(shape, make_batch(shape, 3, 6, true), 2, split);
+      EXPECT_LE(result.worst, 2e-4) << formula << ": " << result.where;
+    }
+    // Without points other gradients share buffers.
+    const graph::Graph graph = graph::lower(shape);
+    auto slow = engine::make_reference<double>(graph);
+    auto fast = engine::make_cpu(graph, 2);
+    fill(*slow, 3);
+    fill(*fast, 3);
+    const auto batch = make_batch(shape, 3, 6, true);
+    slow->run(batch, {});
+    fast->run(batch, {});
+    for (size_t i = 0; i < graph.parameters.size(); ++i) {
+      for (size_t e = 0; e < slow->gradient(i).size(); ++e) {
+        EXPECT_NEAR(slow->gradient(i)[e], fast->gradient(i)[e], 1e-4) << graph.parameters[i].name;
+      }
+    }
+  }
+}
+
 // Asking for points, or for logits, changes no bit of loss and gradients.
 TEST(CpuEngine, PointsChangeNoBit) {
   for (const formula::Entry& entry : formula::Catalogue::builtin().entries()) {

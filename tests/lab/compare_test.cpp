@@ -18,7 +18,8 @@ class Comparing : public ::testing::Test {
                                       const std::string& wiring = "pre-ln") {
     const auto file = folder_.path() / name;
     std::ofstream(file) << fmt::format(
-        "[model]\nkind = \"decoder\"\nlayers = {}\nwidth = 64\nheads = 4\nvocab = 256\ncontext = 64\n"
+        "[model]\nkind = \"decoder\"\nlayers = {}\nwidth = 64\nheads = 4\nvocab = 256\ncontext = "
+        "64\n"
         "wiring = \"{}\"\n[init]\nattn_out = \"{}\"\nffn_out = \"{}\"\n",
         layers, wiring, out, out);
     return file;
@@ -35,13 +36,15 @@ class Comparing : public ::testing::Test {
 
 // D2, first pair: the standard deviation is fixed.
 TEST_F(Comparing, names_what_does_not_follow_the_depth) {
-  const auto c = compare(specification("a.toml", 6, "normal(0.02)"), specification("b.toml", 10, "normal(0.02)"), catalogue_);
+  const auto c = compare(specification("a.toml", 6, "normal(0.02)"),
+                         specification("b.toml", 10, "normal(0.02)"), catalogue_);
   ASSERT_EQ(c.keys.size(), 1u);
   EXPECT_EQ(found(c.keys, "model.layers"), "6 -> 10");
   // Per layer 4*(64*64 + 64) + 2*64*256 + 256 + 64 + 2*2*64.
   const int64_t layer = 4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 4 * 64;
   const int64_t rest = 256 * 64 + 64 * 64 + 2 * 64;
-  EXPECT_EQ(found(c.follows, "parameters"), fmt::format("{} -> {}", rest + 6 * layer, rest + 10 * layer));
+  EXPECT_EQ(found(c.follows, "parameters"),
+            fmt::format("{} -> {}", rest + 6 * layer, rest + 10 * layer));
   EXPECT_EQ(found(c.follows, "branches"), "12 -> 20");
   EXPECT_EQ(found(c.follows, "init std of attn_out"), "");
   ASSERT_EQ(c.fixed.size(), 2u);
@@ -53,7 +56,8 @@ TEST_F(Comparing, names_what_does_not_follow_the_depth) {
 // D2, second pair: 0.02/sqrt(12) and 0.02/sqrt(20).
 TEST_F(Comparing, names_what_follows_the_depth) {
   const std::string rule = "normal(0.02/sqrt(2*L))";
-  const auto c = compare(specification("a.toml", 6, rule), specification("b.toml", 10, rule), catalogue_);
+  const auto c =
+      compare(specification("a.toml", 6, rule), specification("b.toml", 10, rule), catalogue_);
   EXPECT_EQ(found(c.follows, "init std of attn_out"), "0.0057735 -> 0.00447214");
   EXPECT_EQ(found(c.follows, "init std of ffn_out"), "0.0057735 -> 0.00447214");
   EXPECT_EQ(found(c.follows, "init std of ffn_in"), "");
@@ -62,7 +66,8 @@ TEST_F(Comparing, names_what_follows_the_depth) {
 
 TEST_F(Comparing, factors_of_the_formula_follow_too) {
   const std::string rule = "normal(0.02)";
-  const auto c = compare(specification("a.toml", 6, rule, "deepnorm"), specification("b.toml", 12, rule, "deepnorm"), catalogue_);
+  const auto c = compare(specification("a.toml", 6, rule, "deepnorm"),
+                         specification("b.toml", 12, rule, "deepnorm"), catalogue_);
   const auto factor = std::find_if(c.follows.begin(), c.follows.end(), [](const Difference& d) {
     return d.name.starts_with("formula: ");
   });
@@ -93,12 +98,14 @@ TEST_F(Comparing, runs) {
   EXPECT_NE(remarks.find("did not end: 60 of 100"), std::string::npos) << remarks;
   EXPECT_FALSE(found(c.curves, "last validation loss").empty());
   const auto same = compare(a, a, catalogue_);
-  EXPECT_NE(join(same.remarks, "\n").find("the same in every digit over all 101"), std::string::npos);
+  EXPECT_NE(join(same.remarks, "\n").find("the same in every digit over all 101"),
+            std::string::npos);
 }
 
 TEST_F(Comparing, other_folders_are_refused) {
   const auto file = specification("a.toml", 6, "normal(0.02)");
-  EXPECT_EQ(test::failure_of([&] { compare(file, folder_.path(), catalogue_); }).first, Failure::input);
+  EXPECT_EQ(test::failure_of([&] { compare(file, folder_.path(), catalogue_); }).first,
+            Failure::input);
 }
 
 }  // namespace

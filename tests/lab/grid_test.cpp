@@ -15,7 +15,8 @@ TEST(Grid, values_split_at_commas_outside_brackets_and_quotes) {
   EXPECT_EQ(split_values(" clip(x, 0, 1) , [\"q\", \"k\"],'a,b'", "w"),
             (Strings{"clip(x, 0, 1)", "[\"q\", \"k\"]", "a,b"}));
   for (const char* bad : {"", "1,,2", "1,", "(1,2", "1)", "'a,b"}) {
-    EXPECT_EQ(test::failure_of([&] { split_values(bad, "--train.lr"); }).first, Failure::input) << bad;
+    EXPECT_EQ(test::failure_of([&] { split_values(bad, "--train.lr"); }).first, Failure::input)
+        << bad;
   }
 }
 
@@ -68,7 +69,8 @@ TEST(Grid, mistakes_are_named) {
   EXPECT_NE(message({{}, {}, {"wiring=a model.wiring=b"}}).find("twice"), std::string::npos);
   EXPECT_NE(message({{}, {}, {" "}}).find("at least one"), std::string::npos);
   EXPECT_NE(message({{"a", "a"}, {}, {}}).find("twice"), std::string::npos);
-  EXPECT_NE(message({{}, {{"train.lr", "1"}, {"train.lr", "2"}}, {}}).find("train.lr"), std::string::npos);
+  EXPECT_NE(message({{}, {{"train.lr", "1"}, {"train.lr", "2"}}, {}}).find("train.lr"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -14,12 +14,15 @@ namespace {
 constexpr const char* text =
     "{\"event\":\"note\",\"text\":\"data\",\"unigram_entropy\":3.02,\"bigram_entropy\":2.33}\n"
     "{\"event\":\"step\",\"step\":0,\"loss\":5.6,\"tokens\":0,\"seconds\":0}\n"
-    "{\"event\":\"step\",\"step\":1,\"loss\":\"inf\",\"lr\":0.005,\"grad_norm\":\"nan\",\"clipped\":0.5,"
+    "{\"event\":\"step\",\"step\":1,\"loss\":\"inf\",\"lr\":0.005,\"grad_norm\":\"nan\","
+    "\"clipped\":0.5,"
     "\"tokens\":1024,\"seconds\":0.2,\"nonfinite_steps\":1}\n"
     "{\"event\":\"eval\",\"step\":1,\"val_loss\":3.5}\n"
     "{\"event\":\"diag\",\"step\":1,\"layers\":[{\"layer\":0,\"stack\":\"\",\"stream_ms\":1.5,"
-    "\"stream_grad_norm\":0.25,\"grad_norm\":\"Infinity\",\"update_ratio\":0.001}],\"out\":[{\"stack\":"
-    "\"\",\"stream_ms\":1,\"stream_grad_norm\":0.2,\"r\":0.5}],\"roles\":{\"ffn_out\":{\"grad_norm\":0.125,"
+    "\"stream_grad_norm\":0.25,\"grad_norm\":\"Infinity\",\"update_ratio\":0.001}],\"out\":[{"
+    "\"stack\":"
+    "\"\",\"stream_ms\":1,\"stream_grad_norm\":0.2,\"r\":0.5}],\"roles\":{\"ffn_out\":{\"grad_"
+    "norm\":0.125,"
     "\"update_ratio\":\"NaN\"}},\"seconds\":0.1}\n"
     "{\"event\":\"from the future\",\"x\":[1,2]}\n";
 
@@ -50,7 +53,7 @@ TEST(Metrics, reads_complete_lines) {
 
 TEST(Metrics, names_the_line_that_is_no_object) {
   for (const std::string& bad : {std::string("{\"event\": NaN}\n"), std::string("[1]\n"),
-                                std::string("\n"), std::string(100000, '[') + "\n"}) {
+                                 std::string("\n"), std::string(100000, '[') + "\n"}) {
     const auto [kind, message] =
         test::failure_of([&] { parse_metrics(std::string(text) + bad, "run/metrics.jsonl"); });
     EXPECT_EQ(kind, Failure::input);

@@ -41,7 +41,8 @@ TEST(Outcome, thresholds_of_the_rules) {
 }
 
 TEST(Outcome, a_loss_that_still_moves_is_not_stalled) {
-  const auto falling = run(200, [](int i) { return h1 + 0.3 - 0.0011 * i; });  // 0.11 in the second half
+  const auto falling =
+      run(200, [](int i) { return h1 + 0.3 - 0.0011 * i; });  // 0.11 in the second half
   EXPECT_EQ(judge(falling, h1), Outcome::undecided);
   const auto slower = run(200, [](int i) { return h1 + 0.2 - 0.0009 * i; });
   EXPECT_EQ(judge(slower, h1), Outcome::stalled);

@@ -154,7 +154,8 @@ TEST_F(SweepRun, a_run_killed_without_a_checkpoint_starts_anew) {
   const auto run_folder = folder_.path() / "sweep/runs/good/seed-1";
   std::filesystem::create_directories(run_folder);
   std::ofstream(folder_.path() / "sweep/sweep.json") << sweep_json({});
-  std::ofstream(run_folder / "metrics.jsonl") << "{\"event\":\"step\",\"step\":7,\"loss\":1}\n{\"ev";
+  std::ofstream(run_folder / "metrics.jsonl")
+      << "{\"event\":\"step\",\"step\":7,\"loss\":1}\n{\"ev";
   run(plan({"good"}, 1));
   EXPECT_TRUE(record().complete());
   EXPECT_EQ(read_metrics(run_folder / "metrics.jsonl").steps.size(), 41u);

@@ -11,11 +11,13 @@
 namespace addnorm::lab {
 namespace {
 
-CellResult cell(const std::string& wiring, double layers, double warmup, Outcome outcome, double loss) {
+CellResult cell(const std::string& wiring, double layers, double warmup, Outcome outcome,
+                double loss) {
   CellResult cell;
   cell.keys = {{"wiring", wiring}, {"layers", layers}, {"lr", 0.005}, {"warmup", warmup}};
   for (int seed = 1; seed <= 3; ++seed) {
-    cell.seeds.push_back({seed, outcome, loss + 0.01 * seed, loss + 0.01 * seed, 200, 20.0, "runs/x/seed"});
+    cell.seeds.push_back(
+        {seed, outcome, loss + 0.01 * seed, loss + 0.01 * seed, 200, 20.0, "runs/x/seed"});
   }
   return cell;
 }
@@ -25,9 +27,10 @@ SweepResult sweep() {
   result.specification = "my spec.toml";
   result.planned_seeds = 3;
   result.unigram_entropy = 3.02;
-  result.cells = {cell("after", 6, 0, Outcome::stalled, 3.0), cell("after", 6, 100, Outcome::learned, 2.3),
-                  cell("before", 6, 0, Outcome::learned, 2.2), cell("after", 12, 100, Outcome::stalled, 3.0),
-                  cell("x = norm(2*x + f(x))", 12, 100, Outcome::learned, 2.25)};
+  result.cells = {
+      cell("after", 6, 0, Outcome::stalled, 3.0), cell("after", 6, 100, Outcome::learned, 2.3),
+      cell("before", 6, 0, Outcome::learned, 2.2), cell("after", 12, 100, Outcome::stalled, 3.0),
+      cell("x = norm(2*x + f(x))", 12, 100, Outcome::learned, 2.25)};
   result.cells.back().keys.emplace_back("init.v", "xavier_normal((8*L)^(-1/4))");
   return result;
 }
@@ -43,8 +46,9 @@ TEST(SweepWords, record_goes_to_json_and_back) {
   EXPECT_EQ(std::get<double>(*back.cells[4].find("layers")), 12);
   EXPECT_TRUE(std::isnan(back.cells[0].seeds[0].val_loss));
   EXPECT_TRUE(std::isinf(back.cells[0].seeds[1].train_loss));
-  for (const std::string& bad : {std::string("{"), std::string("{}"), std::string("[]"),
-                                std::string("{\"cells\":[{\"seeds\":[{}]}]}"), std::string(100000, '[')}) {
+  for (const std::string& bad :
+       {std::string("{"), std::string("{}"), std::string("[]"),
+        std::string("{\"cells\":[{\"seeds\":[{}]}]}"), std::string(100000, '[')}) {
     EXPECT_EQ(test::failure_of([&] { parse_sweep(bad, "sweep.json"); }).first, Failure::input);
   }
 }
@@ -61,7 +65,8 @@ TEST(SweepWords, extras_with_one_value_stand_together) {
   SweepResult result = sweep();
   result.cells.back().keys.emplace_back("train.clip", 1.0);
   result.cells.back().keys.emplace_back("init.q", "xavier_normal((8*L)^(-1/4))");
-  EXPECT_EQ(extras_text(result, result.cells.back()), "init.v, init.q = xavier_normal((8*L)^(-1/4)); train.clip = 1");
+  EXPECT_EQ(extras_text(result, result.cells.back()),
+            "init.v, init.q = xavier_normal((8*L)^(-1/4)); train.clip = 1");
   EXPECT_EQ(extras_text(result, result.cells.front()), "");
 }
 
@@ -73,16 +78,22 @@ TEST(SweepWords, labels_name_what_varies) {
 TEST(SweepWords, answer_counts_and_names_single_changes) {
   const std::string text = answer(sweep());
   EXPECT_NE(text.find("3 of 5 cells learned at every seed"), std::string::npos) << text;
-  EXPECT_NE(text.find("after, layers 6, warmup 0 (stalled at 3 of 3 seeds)"), std::string::npos) << text;
-  EXPECT_NE(text.find("in after, layers 6, warmup 0: warmup 100 instead of 0, or wiring before instead of after"), std::string::npos) << text;
-  EXPECT_NE(text.find("in after, layers 12, warmup 100: layers 6 instead of 12"), std::string::npos) << text;
+  EXPECT_NE(text.find("after, layers 6, warmup 0 (stalled at 3 of 3 seeds)"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("in after, layers 6, warmup 0: warmup 100 instead of 0, or wiring before "
+                      "instead of after"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("in after, layers 12, warmup 100: layers 6 instead of 12"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("wiring x = norm(2*x + f(x)) instead of after"), std::string::npos) << text;
 }
 
 TEST(SweepWords, mixed_seeds_are_counted_never_one_yes_or_no) {
   SweepResult result = sweep();
   result.cells[2].seeds[1].outcome = Outcome::diverged;
-  EXPECT_NE(answer(result).find("before, layers 6, warmup 0 (learned at 2 of 3 seeds, diverged at 1 of 3 seeds)"),
+  EXPECT_NE(answer(result).find(
+                "before, layers 6, warmup 0 (learned at 2 of 3 seeds, diverged at 1 of 3 seeds)"),
             std::string::npos)
       << answer(result);
 }
@@ -90,11 +101,13 @@ TEST(SweepWords, mixed_seeds_are_counted_never_one_yes_or_no) {
 TEST(SweepWords, advice_takes_the_smallest_change_that_learned_here) {
   const Advice first = advise(sweep(), 0);
   EXPECT_NE(first.text.find("warmup 100 instead of 0"), std::string::npos) << first.text;
-  EXPECT_EQ(first.command,
-            "addnorm train 'my spec.toml' --model.wiring after --model.layers 6 --train.warmup 100");
+  EXPECT_EQ(
+      first.command,
+      "addnorm train 'my spec.toml' --model.wiring after --model.layers 6 --train.warmup 100");
   EXPECT_TRUE(advise(sweep(), 1).text.empty());
   // Another wiring at the same depth before another depth.
-  EXPECT_NE(advise(sweep(), 3).command.find("--model.layers 12"), std::string::npos) << advise(sweep(), 3).command;
+  EXPECT_NE(advise(sweep(), 3).command.find("--model.layers 12"), std::string::npos)
+      << advise(sweep(), 3).command;
   EXPECT_NE(advise(sweep(), 3).command.find("--init.v"), std::string::npos);
 }
 
@@ -103,7 +116,8 @@ TEST(SweepWords, advice_without_a_neighbour) {
   result.cells = {cell("after", 6, 0, Outcome::stalled, 3.0)};
   EXPECT_NE(advise(result, 0).command.find("--train.warmup 50%"), std::string::npos);
   result.cells = {cell("after", 6, 10, Outcome::stalled, 3.0)};
-  EXPECT_NE(advise(result, 0).command.find("--train.lr 0.0017"), std::string::npos) << advise(result, 0).command;
+  EXPECT_NE(advise(result, 0).command.find("--train.lr 0.0017"), std::string::npos)
+      << advise(result, 0).command;
   result.cells = {cell("after", 6, 10, Outcome::diverged, 9.0)};
   EXPECT_NE(advise(result, 0).command.find("--train.clip 1"), std::string::npos);
   result.cells = {cell("after", 6, 10, Outcome::undecided, 2.9)};

@@ -113,7 +113,7 @@ TEST(EngineMemoryLimit, NothingIsAllocatedAfterTheFirstStep) {
       fill(*engine);
       model::TrainSection section;
       train::Pieces pieces(graph, 2);
-      train::Optimizer optimizer(section, graph, train::parameter_factors(section, graph, {}));
+      train::Optimizer optimizer(section, graph, train::parameter_factors(section, shape, graph));
       engine::Request request;
       request.training = true;
       const auto step = [&](int64_t t) {

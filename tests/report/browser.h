@@ -15,12 +15,15 @@ struct Opened {
   bool ran = false;
 };
 
-inline Opened open_in_browser(const std::filesystem::path& page, const std::filesystem::path& folder) {
+inline Opened open_in_browser(const std::filesystem::path& page,
+                              const std::filesystem::path& folder) {
   const auto dom = folder / "dom.html", log = folder / "browser.log";
   const std::string command =
-      "HOME='" + folder.string() + "' chromium-headless-shell --no-sandbox --disable-gpu"
+      "HOME='" + folder.string() +
+      "' chromium-headless-shell --no-sandbox --disable-gpu"
       " --host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr --virtual-time-budget=5000"
-      " --dump-dom 'file://" + page.string() + "' >'" + dom.string() + "' 2>'" + log.string() + "' </dev/null";
+      " --dump-dom 'file://" +
+      page.string() + "' >'" + dom.string() + "' 2>'" + log.string() + "' </dev/null";
   Opened opened;
   opened.ran = std::system(command.c_str()) == 0;
   const auto read = [](const std::filesystem::path& file) {
@@ -37,7 +40,8 @@ inline Opened open_in_browser(const std::filesystem::path& page, const std::file
 
 inline int count_of(const std::string& text, const std::string& what) {
   int count = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++count;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size()))
+    ++count;
   return count;
 }
 

@@ -16,7 +16,9 @@ using nlohmann::json;
 
 const formula::Catalogue& catalogue() { return formula::Catalogue::builtin(); }
 
-json data_of(const fs::path& folder) { return json::parse(report_data(folder, catalogue(), "0.1.0")); }
+json data_of(const fs::path& folder) {
+  return json::parse(report_data(folder, catalogue(), "0.1.0"));
+}
 
 // The path of the line that `description` names, "" where there is none.
 std::string drawn_path(const std::string& dom, const std::string& description) {
@@ -64,14 +66,16 @@ TEST(ReportData, killed_run_says_that_it_did_not_end) {
   EXPECT_EQ(data["runs"][0]["last"], 57);
   EXPECT_EQ(data["runs"][0]["ended"], false);
   EXPECT_EQ(data["warnings"].size(), 2u);
-  EXPECT_NE(data["warnings"][0].get<std::string>().find("did not end: it stopped at update 57 of 200"),
-            std::string::npos);
+  EXPECT_NE(
+      data["warnings"][0].get<std::string>().find("did not end: it stopped at update 57 of 200"),
+      std::string::npos);
   EXPECT_NE(data["answer"].get<std::string>().find("has not ended"), std::string::npos);
 }
 
 TEST(ReportData, long_runs_are_thinned_and_keep_their_end) {
   test::TemporaryFolder folder;
-  test::write_run(folder.path(), {.steps = 9000, .stop_after = 9000, .gap = 4321, .diagnostics = false});
+  test::write_run(folder.path(),
+                  {.steps = 9000, .stop_after = 9000, .gap = 4321, .diagnostics = false});
   const json data = data_of(folder.path());
   EXPECT_GT(data["thinned"], 1);
   EXPECT_LE(data["runs"][0]["steps"].size(), 2002u);
@@ -110,7 +114,8 @@ TEST(ReportPage, is_one_file_under_a_strict_policy) {
 TEST(ReportBrowser, sweep_is_drawn_without_network_or_console) {
   test::TemporaryFolder folder;
   test::write_sweep(folder.path());
-  const auto opened = test::open_in_browser(write_report(folder.path(), catalogue(), "0.1.0"), folder.path());
+  const auto opened =
+      test::open_in_browser(write_report(folder.path(), catalogue(), "0.1.0"), folder.path());
   ASSERT_TRUE(opened.ran) << "expected chromium-headless-shell, see `make setup`";
   EXPECT_EQ(opened.console, "");
   EXPECT_EQ(test::count_of(opened.dom, "aria-description=\"loss of "), 18);
@@ -125,7 +130,8 @@ TEST(ReportBrowser, sweep_is_drawn_without_network_or_console) {
   EXPECT_NE(opened.dom.find("training loss (nat per token)"), std::string::npos);
   // A gap: the path starts twice. 201 points, one missing; none made up.
   const std::string whole = drawn_path(opened.dom, "loss of post-ln, layers 6, warmup 100, seed 1");
-  const std::string broken = drawn_path(opened.dom, "loss of post-ln, layers 6, warmup 100, seed 2");
+  const std::string broken =
+      drawn_path(opened.dom, "loss of post-ln, layers 6, warmup 100, seed 2");
   EXPECT_EQ(test::count_of(whole, "M"), 1) << whole.substr(0, 80);
   EXPECT_EQ(test::count_of(whole, "L"), 200);
   EXPECT_EQ(test::count_of(broken, "M"), 2);
@@ -136,7 +142,8 @@ TEST(ReportBrowser, sweep_is_drawn_without_network_or_console) {
 TEST(ReportBrowser, killed_run_without_diagnostics) {
   test::TemporaryFolder folder;
   test::write_run(folder.path(), {.stop_after = 57, .diagnostics = false});
-  const auto opened = test::open_in_browser(write_report(folder.path(), catalogue(), "0.1.0"), folder.path());
+  const auto opened =
+      test::open_in_browser(write_report(folder.path(), catalogue(), "0.1.0"), folder.path());
   ASSERT_TRUE(opened.ran);
   EXPECT_EQ(opened.console, "");
   EXPECT_EQ(test::count_of(opened.dom, "aria-description=\"loss of "), 1);
@@ -147,7 +154,8 @@ TEST(ReportBrowser, killed_run_without_diagnostics) {
 TEST(ReportBrowser, sweep_with_nothing_finished) {
   test::TemporaryFolder folder;
   test::write_sweep(folder.path(), 0);
-  const auto opened = test::open_in_browser(write_report(folder.path(), catalogue(), "0.1.0"), folder.path());
+  const auto opened =
+      test::open_in_browser(write_report(folder.path(), catalogue(), "0.1.0"), folder.path());
   ASSERT_TRUE(opened.ran);
   EXPECT_EQ(opened.console, "");
   EXPECT_NE(opened.dom.find("0 of 18 runs"), std::string::npos);

@@ -31,7 +31,8 @@ std::string lines_of(const Findings& findings);  // one line each
 // happened, what was expected, what came and what to do; several problems stand on several lines.
 class Error : public std::runtime_error {
  public:
-  Error(Failure failure, const std::string& message) : std::runtime_error(message), failure_(failure) {}
+  Error(Failure failure, const std::string& message)
+      : std::runtime_error(message), failure_(failure) {}
   explicit Error(const Findings& findings)
       : std::runtime_error(lines_of(findings)), failure_(Failure::input), findings_(findings) {}
 

@@ -17,9 +17,9 @@ class Random {
   // The 128 random bits at `index`.
   std::array<uint32_t, 4> block(uint64_t index) const;
   uint64_t bits(uint64_t index) const;
-  double uniform(uint64_t index) const;            // [0, 1), 53 bits
+  double uniform(uint64_t index) const;              // [0, 1), 53 bits
   uint64_t below(uint64_t index, uint64_t n) const;  // 0..n-1, n > 0; bias below n / 2^64
-  double normal(uint64_t index) const;             // mean 0, standard deviation 1 (Box-Muller)
+  double normal(uint64_t index) const;               // mean 0, standard deviation 1 (Box-Muller)
 
   static uint64_t hash(std::string_view text);  // FNV-1a, 64 bits
 

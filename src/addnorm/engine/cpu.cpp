@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "addnorm/base/error.h"
 #include "addnorm/engine/nonfinite.h"
@@ -256,8 +257,9 @@ NonFinite CpuEngine::find_non_finite(const nodes::Batch& batch, const Request& r
     if (node.output != graph_.loss) all.points.push_back(node.output);
   }
   const std::vector<float> before = gradients_;  // the caller's sum of gradients must not change
+  zero_gradients();
   run(batch, all);
-  gradients_ = before;
+  const std::vector<float> made = std::exchange(gradients_, before);
   const auto bad = [&](std::span<const float> data, size_t* element) {
     const Index at = kernels::first_nonfinite(static_cast<Index>(data.size()), data.data());
     *element = static_cast<size_t>(std::max<Index>(at, 0));
@@ -271,7 +273,14 @@ NonFinite CpuEngine::find_non_finite(const nodes::Batch& batch, const Request& r
   const auto result = first_non_finite(
       graph_, batch.length, batch.source_length,
       [&](ValueId id, size_t* e) { return bad(values(id), e); },
-      [&](ValueId id, size_t* e) { return gathered_.count(id) > 0 && bad(point_gradient(id), e); },
+      [&](ValueId id, size_t* e) {
+        const int index = graph_.values[static_cast<size_t>(id)].parameter;
+        if (index < 0) return gathered_.count(id) > 0 && bad(point_gradient(id), e);
+        const auto parameter_index = static_cast<size_t>(index);
+        return bad(
+            {made.data() + parameter_offset_[parameter_index], gradient(parameter_index).size()},
+            e);
+      },
       [&](ValueId id) {
         const auto data = values(id);
         if (data.empty()) return std::pair(0.0, 0.0);

@@ -29,7 +29,7 @@ struct Request {
 struct NonFinite {     // the first non-finite tensor in forward order, or in backward order
   std::string tensor;  // a point's or parameter's name, "blocks.0.ffn.out"
   bool in_backward = false;
-  std::string detail;  // sequence and token, place in the formula, range of the inputs
+  std::string detail;     // sequence and token, place in the formula, range of the inputs
   int64_t sequence = -1;  // of the batch, where the tensor has one row per token
 };
 

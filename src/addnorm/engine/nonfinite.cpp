@@ -39,13 +39,15 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
                            const std::function<bool(graph::ValueId, size_t*)>& bad_value,
                            const std::function<bool(graph::ValueId, size_t*)>& bad_gradient,
                            const std::function<std::pair<double, double>(graph::ValueId)>& range) {
+  int64_t sequence = -1;  // set by describe
   const auto describe = [&](const graph::Node& node, graph::ValueId id, size_t element) {
     std::string text;
     const graph::Shape& shape = graph.shape(id);
     if (shape.per_token()) {
       const auto row = static_cast<int64_t>(element) / shape.cols;
       const int64_t columns = shape.rows == graph::Rows::source ? source_length : length;
-      text += fmt::format("sequence {}, token {}, channel {}", row / columns, row % columns,
+      sequence = row / columns;
+      text += fmt::format("sequence {}, token {}, channel {}", sequence, row % columns,
                           static_cast<int64_t>(element) % shape.cols);
     } else {
       text += fmt::format("element {}", element);
@@ -76,22 +78,46 @@ NonFinite first_non_finite(const graph::Graph& graph, int64_t length, int64_t so
     while (++node != graph.nodes.end()) {
       if (bad_value(node->output, &element)) add_later(node->output);
     }
-    return {first, false, detail + passed_on(later)};
+    return {first, false, detail + passed_on(later), sequence};
   }
-  // Backward: the node whose incoming gradient is finite and whose outgoing one is not made it.
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    for (const graph::ValueId input : node->inputs) {
-      if (!bad_gradient(input, &element)) continue;
-      const std::string detail = "gradient: " + describe(*node, input, element);
-      while (++node != graph.nodes.rend()) {
-        for (const graph::ValueId below : node->inputs) {
-          if (bad_gradient(below, &element)) add_later(below);
-        }
-      }
-      return {value_name(graph, input), true, detail + passed_on(later)};
+  // Backward: a value whose gradient is not finite while all its uses have finite ones. A plain sum
+  // among the uses hands gradients on unchanged, so another use is the likelier producer.
+  std::vector<bool> bad(graph.values.size());
+  std::vector<std::vector<const graph::Node*>> uses(graph.values.size());
+  for (const graph::Node& node : graph.nodes) {
+    for (const graph::ValueId input : node.inputs) {
+      bad[static_cast<size_t>(input)] = bad_gradient(input, &element);
+      uses[static_cast<size_t>(input)].push_back(&node);
     }
   }
-  return {};
+  const auto made_here = [&](graph::ValueId id) {
+    const auto& of = uses[static_cast<size_t>(id)];
+    return bad[static_cast<size_t>(id)] && std::none_of(of.begin(), of.end(), [&](const auto* use) {
+             return bad[static_cast<size_t>(use->output)];
+           });
+  };
+  NonFinite result;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    for (const graph::ValueId input : node->inputs) {
+      if (!bad[static_cast<size_t>(input)]) continue;
+      if (!result.tensor.empty() || !made_here(input)) {
+        add_later(input);
+        continue;
+      }
+      const auto& of = uses[static_cast<size_t>(input)];
+      const auto maker = std::find_if(of.begin(), of.end(), [](const auto* use) {
+        return !std::holds_alternative<nodes::Sum>(use->op);
+      });
+      static_cast<void>(bad_gradient(input, &element));
+      result.tensor = value_name(graph, input);
+      result.in_backward = true;
+      result.detail = "gradient: " + describe(maker == of.end() ? *node : **maker, input, element);
+      result.sequence = sequence;
+    }
+  }
+  std::erase(later, result.tensor);
+  result.detail += passed_on(later);
+  return result;
 }
 
 }  // namespace addnorm::engine

@@ -15,8 +15,7 @@ ValueId Builder::node(nodes::Op op, std::vector<ValueId> inputs, const std::stri
   value.node = static_cast<int>(graph.nodes.size());
   const auto id = static_cast<ValueId>(graph.values.size());
   graph.values.push_back(value);
-  graph.nodes.push_back(
-      {std::move(op), std::move(inputs), id, prefix + label, at, side, layer});
+  graph.nodes.push_back({std::move(op), std::move(inputs), id, prefix + label, at, side, layer});
   return id;
 }
 

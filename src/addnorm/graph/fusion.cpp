@@ -11,7 +11,10 @@ namespace {
 class Fusion {
  public:
   explicit Fusion(const Graph& graph)
-      : graph_(graph), users_(graph.values.size()), taken_(graph.nodes.size()) {
+      : graph_(graph),
+        users_(graph.values.size()),
+        taken_(graph.nodes.size()),
+        wanted_(graph.needs_gradient()) {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const ValueId input : graph.nodes[n].inputs) {
         users_[static_cast<size_t>(input)].push_back(static_cast<int>(n));
@@ -39,6 +42,7 @@ class Fusion {
   const Op* as(int n) const {
     return n < 0 ? nullptr : std::get_if<Op>(&node(n).op);
   }
+  bool wanted(ValueId id) const { return wanted_[static_cast<size_t>(id)]; }
   int maker(ValueId id) const { return graph_.values[static_cast<size_t>(id)].node; }
   // The only user of a node's output, -1 where there are several or none.
   int only_user(int n) const {
@@ -75,6 +79,8 @@ class Fusion {
         if (!tensors || norm == nullptr || taken_[static_cast<size_t>(user)]) continue;
         if (norm->width != graph_.shape(add.output).cols || !ready(node(user), n, add.output))
           continue;
+        // A group has one backward pass: a norm without a gradient would take the sum's along.
+        if (wanted(add.output) != wanted(node(user).output)) continue;
         return {Step::Kind::add_norm, {n, user}};
       }
     }
@@ -127,6 +133,7 @@ class Fusion {
   const Graph& graph_;
   std::vector<std::vector<int>> users_;
   std::vector<bool> taken_;
+  const std::vector<bool> wanted_;  // values that a gradient is computed of
 };
 
 }  // namespace

@@ -43,13 +43,6 @@ void Graph::schedule_values(double t, formula::Scalars& names, std::vector<doubl
   }
 }
 
-std::vector<double> Graph::schedule_values(double t) const {
-  formula::Scalars names = {{"t", t}};
-  std::vector<double> result(schedules.size());
-  schedule_values(t, names, result);
-  return result;
-}
-
 std::vector<bool> Graph::needs_gradient() const {
   std::vector<bool> depends(values.size(), false);
   for (const Parameter& parameter : parameters)

@@ -71,7 +71,7 @@ struct Node {
   std::string label;        // for people: "blocks.0.attn: scores", "blocks.0.ffn.x = ..."
   formula::Place at{0, 0};  // in the formula; 0 where the node is not written there
   StackSide side = StackSide::single;
-  int layer = -1;           // 0-based, -1 outside blocks
+  int layer = -1;  // 0-based, -1 outside blocks
 };
 
 // One call of attn, cross or ffn of one layer.
@@ -116,7 +116,6 @@ struct Graph {
   int64_t parameter_count() const;
   // Values of `schedules` at t into `to` (as many); `names` must hold "t" and is reused.
   void schedule_values(double t, formula::Scalars& names, std::vector<double>& to) const;
-  std::vector<double> schedule_values(double t) const;
   // Per value: whether a gradient of the loss can reach it and is of use (a parameter, or a value
   // that depends on one).
   std::vector<bool> needs_gradient() const;

@@ -63,9 +63,10 @@ std::string origin(const Graph& graph, const Stack& stack, ValueId id) {
   if (std::holds_alternative<nodes::Norm>(node->op)) return "norm";
   if (id == stack.embed) return "embed";
   const auto& x = stack.layer_input;
-  if (std::find(x.begin(), x.end(), id) != x.end() || variable(graph, id).ends_with(".x")) {
-    return "stream";
-  }
+  const std::string name = variable(graph, id);
+  // "blocks.0.x", or an earlier value of it, "blocks.0.x.1".
+  const bool named = name.ends_with(".x") || name.find(".x.") != std::string::npos;
+  if (named || std::find(x.begin(), x.end(), id) != x.end()) return "stream";
   for (const Branch& branch : graph.branches) {
     if (branch.out == id) return "branch";
   }

@@ -54,7 +54,8 @@ Child::Child(const std::vector<std::string>& arguments, const std::filesystem::p
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const int problem = posix_spawn(&pid_, argv[0], &actions.files, &actions.attributes, argv.data(), environ);
+  const int problem =
+      posix_spawn(&pid_, argv[0], &actions.files, &actions.attributes, argv.data(), environ);
   if (problem != 0) {
     pid_ = -1;
     fail_system(arguments.front(), std::string("expected to start it with its output in ") +
@@ -67,7 +68,8 @@ Child::Child(Child&& other) noexcept : pid_(other.pid_), ended_(other.ended_) { 
 Child::~Child() {
   if (pid_ < 0 || ended_) return;
   kill();
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 std::optional<int> Child::poll() {
@@ -88,7 +90,8 @@ void Child::kill() { signal(SIGKILL); }
 std::filesystem::path this_program() {
   std::error_code problem;
   auto path = std::filesystem::read_symlink("/proc/self/exe", problem);
-  if (problem) fail_system("/proc/self/exe", "expected the path of this program, got: " + problem.message());
+  if (problem)
+    fail_system("/proc/self/exe", "expected the path of this program, got: " + problem.message());
   return path;
 }
 

@@ -34,7 +34,9 @@ Side read_side(const fs::path& path, const formula::Catalogue& catalogue) {
   Side side;
   if (fs::is_directory(path)) {
     if (!is_run(path)) {
-      fail_input(path.string(), "expected a specification (a TOML file) or the folder of a run, got a folder without spec.toml");
+      fail_input(path.string(),
+                 "expected a specification (a TOML file) or the folder of a run, got a folder "
+                 "without spec.toml");
     }
     side.run = read_run(path, catalogue);
     side.specification = side.run->specification;
@@ -79,8 +81,8 @@ std::string role_of(const graph::Parameter& parameter) {
 }
 
 struct RoleInit {
-  std::string text;                      // the rule
-  double least = 0, most = 0;            // target standard deviation over its tensors
+  std::string text;            // the rule
+  double least = 0, most = 0;  // target standard deviation over its tensors
   std::string spread() const {
     return least == most ? number(least) : number(least) + ".." + number(most);
   }
@@ -93,7 +95,8 @@ std::map<std::string, RoleInit> inits_of(const Side& side) {
     const graph::Parameter& parameter = side.graph.parameters[i];
     if (!parameter.matrix) continue;
     const double std = rules[i].target_std();
-    const auto [at, fresh] = roles.try_emplace(role_of(parameter), RoleInit{rules[i].text, std, std});
+    const auto [at, fresh] =
+        roles.try_emplace(role_of(parameter), RoleInit{rules[i].text, std, std});
     if (fresh) continue;
     at->second.least = std::min(at->second.least, std);
     at->second.most = std::max(at->second.most, std);
@@ -114,7 +117,8 @@ Values factors_of(const graph::StackProgram& stack, const formula::Scalars& scal
   Values factors;
   const auto look = [&](const formula::ExprPtr& expression) {
     formula::visit(*expression, [&](const formula::Expr& part) {
-      if (part.kind == formula::Expr::Kind::name || part.kind == formula::Expr::Kind::number) return;
+      if (part.kind == formula::Expr::Kind::name || part.kind == formula::Expr::Kind::number)
+        return;
       if (!reads_depth(part)) return;
       const auto value = formula::evaluate(part, scalars);
       if (!value) return;
@@ -142,8 +146,9 @@ Values followers_of(const Side& side) {
   values["parameters"] = std::to_string(side.graph.parameter_count());
   for (const graph::Stack& stack : side.graph.stacks) {
     const bool encoder = stack.side == graph::StackSide::encoder;
-    const auto branches = std::count_if(side.graph.branches.begin(), side.graph.branches.end(),
-                                        [&](const graph::Branch& b) { return b.side == stack.side; });
+    const auto branches =
+        std::count_if(side.graph.branches.begin(), side.graph.branches.end(),
+                      [&](const graph::Branch& b) { return b.side == stack.side; });
     values[stack.prefix + "branches"] = std::to_string(branches);
     const Values factors = factors_of(encoder ? side.shape.encoder : side.shape.decoder,
                                       model::scalars(side.shape, stack.side), stack.prefix);
@@ -176,15 +181,17 @@ std::vector<std::string> fixed_roles(const Side& a, const Side& b) {
     if (was == before.end() || was->second.spread() != init.spread()) continue;
     const model::RuleText rule = model::parse_rule(init.text);
     if (reads_depth(*rule.argument)) continue;
-    lines.push_back(fmt::format("{} does not follow the depth: {} stays at std {}; {} would make it follow", role,
-                                init.text, init.spread(), depth_rule(init.text)));
+    lines.push_back(
+        fmt::format("{} does not follow the depth: {} stays at std {}; {} would make it follow",
+                    role, init.text, init.spread(), depth_rule(init.text)));
   }
   return lines;
 }
 
 void flatten(const nlohmann::json& value, const std::string& name, Values* to) {
   if (value.is_object()) {
-    for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, to);
+    for (const auto& [key, inner] : value.items())
+      flatten(inner, name.empty() ? key : name + "." + key, to);
   } else {
     (*to)[name] = value.is_string() ? value.get<std::string>() : value.dump();
   }
@@ -206,25 +213,30 @@ void compare_curves(const RunRecord& a, const RunRecord& b, Comparison* to) {
     const auto other = in_b.find(step.step);
     if (other == in_b.end()) continue;
     common.push_back(step.step);
-    const bool same = step.loss == other->second || (std::isnan(step.loss) && std::isnan(other->second));
+    const bool same =
+        step.loss == other->second || (std::isnan(step.loss) && std::isnan(other->second));
     if (!same && !parting) parting = step.step;
   }
   const auto mean = [](const RunRecord& run, int64_t step) {
-    return step == 0 ? number(run.metrics.steps.front().loss) : fmt::format("{:.4f}", mean_loss(run.metrics.steps, step));
+    return step == 0 ? number(run.metrics.steps.front().loss)
+                     : fmt::format("{:.4f}", mean_loss(run.metrics.steps, step));
   };
   for (int part = 0; part <= 4 && !common.empty(); ++part) {
     const int64_t step = common[(common.size() - 1) * static_cast<size_t>(part) / 4];
-    to->curves.push_back({fmt::format("training loss, update {} (mean of the 20 before)", step), mean(a, step), mean(b, step)});
+    to->curves.push_back({fmt::format("training loss, update {} (mean of the 20 before)", step),
+                          mean(a, step), mean(b, step)});
   }
   const auto val = [](const RunRecord& run) {
-    return run.metrics.evals.empty() ? std::string("-") : fmt::format("{:.4f}", run.metrics.evals.back().val_loss);
+    return run.metrics.evals.empty() ? std::string("-")
+                                     : fmt::format("{:.4f}", run.metrics.evals.back().val_loss);
   };
   to->curves.push_back({"last validation loss", val(a), val(b)});
   to->curves.push_back({"outcome", outcome_name(a.outcome()), outcome_name(b.outcome())});
   if (common.empty()) {
     to->remarks.emplace_back("the two runs have no update in common");
   } else if (!parting) {
-    to->remarks.push_back(fmt::format("the losses are the same in every digit over all {} common updates", common.size()));
+    to->remarks.push_back(fmt::format(
+        "the losses are the same in every digit over all {} common updates", common.size()));
   } else {
     to->remarks.push_back(fmt::format("the losses differ from update {} on", *parting));
   }
@@ -256,8 +268,9 @@ Comparison compare(const fs::path& a, const fs::path& b, const formula::Catalogu
   compare_curves(*first.run, *second.run, &result);
   for (const Difference& difference : result.machine) {
     if (!decides_bytes(difference.name)) continue;
-    result.remarks.push_back(fmt::format("{} differs ({} and {}): a reason for differing bytes, sums are taken in another order",
-                                         difference.name, difference.a, difference.b));
+    result.remarks.push_back(fmt::format(
+        "{} differs ({} and {}): a reason for differing bytes, sums are taken in another order",
+        difference.name, difference.a, difference.b));
   }
   return result;
 }

@@ -77,9 +77,11 @@ std::vector<Axis> axes_of(const GridRequest& request) {
   for (const auto& [key, text] : request.axes) {
     const std::string where = "--" + key;
     for (const Axis& axis : axes) {
-      if (axis.key == key) fail_input(where, "expected each key once, got it twice; join the values with commas");
+      if (axis.key == key)
+        fail_input(where, "expected each key once, got it twice; join the values with commas");
     }
-    axes.push_back({key, is_wiring(key) ? std::vector<std::string>{text} : split_values(text, where)});
+    axes.push_back(
+        {key, is_wiring(key) ? std::vector<std::string>{text} : split_values(text, where)});
   }
   return axes;
 }
@@ -118,8 +120,9 @@ Settings parse_cell(const std::string& text) {
                             return std::isalnum(c) != 0 || c == '_' || c == '.';
                           });
     if (equals == std::string::npos || equals + 1 == word.size() || !key_like) {
-      fail_input(where, "expected SECTION.KEY=VALUE or wiring=VALUE, got \"" + word +
-                            "\"; a formula with blanks stands in quotes: wiring='x = norm(x + f(x))'");
+      fail_input(where,
+                 "expected SECTION.KEY=VALUE or wiring=VALUE, got \"" + word +
+                     "\"; a formula with blanks stands in quotes: wiring='x = norm(x + f(x))'");
     }
     if (has(settings, key)) fail_input(where, "expected each key once, got " + key + " twice");
     set(settings, key, unquoted(word.substr(equals + 1)));

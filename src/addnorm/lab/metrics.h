@@ -31,8 +31,8 @@ struct EvalRecord {
 
 // One place of a stack in a "diag" line; NaN where it was not measured.
 struct DiagLayer {
-  int layer = -1;     // counted from 0; -1: after the last layer
-  std::string stack;  // "", "encoder" or "decoder"
+  int layer = -1;                     // counted from 0; -1: after the last layer
+  std::string stack;                  // "", "encoder" or "decoder"
   double stream_ms = missing;         // mean square of the stream before the layer
   double stream_grad_norm = missing;  // norm of the loss's gradient at the stream
   double grad_norm = missing;         // over the layer's weights, before clipping

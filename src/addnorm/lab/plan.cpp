@@ -14,7 +14,8 @@ namespace {
 
 // Keys whose value stands in a column of its own name.
 std::string column_of(const std::string& key) {
-  if (key == "model.wiring" || key == "model.layers" || key == "train.lr" || key == "train.warmup") {
+  if (key == "model.wiring" || key == "model.layers" || key == "train.lr" ||
+      key == "train.warmup") {
     return key.substr(key.find('.') + 1);
   }
   return key;
@@ -101,7 +102,8 @@ SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vect
       plan.first_seed = static_cast<int64_t>(resolved.train.seed);
       plan.cells.push_back(planned(cell, resolved));
     } catch (const Error& error) {
-      problems.push_back({Level::error, "cell " + (words.empty() ? "of the specification" : join(words, " ")),
+      problems.push_back({Level::error,
+                          "cell " + (words.empty() ? "of the specification" : join(words, " ")),
                           std::string("\n") + error.what()});
     }
   }

@@ -147,10 +147,11 @@ std::string sweep_json(const SweepResult& result) {
 
 SweepResult parse_sweep(const std::string& text, const std::string& file) {
   try {
-    const auto root = ordered_json::parse(text, [](int depth, ordered_json::parse_event_t, ordered_json&) {
-      if (depth > 16) throw std::length_error("nested too deeply");
-      return true;
-    });
+    const auto root =
+        ordered_json::parse(text, [](int depth, ordered_json::parse_event_t, ordered_json&) {
+          if (depth > 16) throw std::length_error("nested too deeply");
+          return true;
+        });
     SweepResult result;
     result.specification = root.value("specification", std::string());
     result.planned_seeds = root.value("planned_seeds", 0);

@@ -26,7 +26,7 @@ struct SeedResult {
   double val_loss = missing;    // of the last evaluation
   int64_t steps = 0;            // updates made
   double seconds = 0;
-  std::string run;              // folder, relative to the sweep's
+  std::string run;  // folder, relative to the sweep's
 };
 
 struct CellResult {

@@ -22,8 +22,12 @@ std::string said(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-bool is_run(const std::filesystem::path& folder) { return fs::is_regular_file(folder / "spec.toml"); }
-bool is_sweep(const std::filesystem::path& folder) { return fs::is_regular_file(folder / "sweep.json"); }
+bool is_run(const std::filesystem::path& folder) {
+  return fs::is_regular_file(folder / "spec.toml");
+}
+bool is_sweep(const std::filesystem::path& folder) {
+  return fs::is_regular_file(folder / "sweep.json");
+}
 
 RunRecord read_run(const std::filesystem::path& folder, const formula::Catalogue& catalogue) {
   RunRecord run;
@@ -53,8 +57,8 @@ std::string wiring_text(const model::ModelSection& model) {
 }
 
 std::string run_question(const RunRecord& run) {
-  return fmt::format("Does {} with {} layers learn this text?", wiring_text(run.specification.model),
-                     layers_text(run.specification.model));
+  return fmt::format("Does {} with {} layers learn this text?",
+                     wiring_text(run.specification.model), layers_text(run.specification.model));
 }
 
 std::string run_answer(const RunRecord& run) {
@@ -63,15 +67,21 @@ std::string run_answer(const RunRecord& run) {
   if (last == 0) return "No update has been made yet. There is nothing to judge.";
   const double m = mean_loss(metrics.steps, last);
   const Outcome outcome = run.outcome();
-  std::string text = fmt::format("After {} of {} updates it {}: ", last, run.planned_steps(),
-                                 run.ended() || outcome == Outcome::diverged
-                                     ? fmt::format("has {}", outcome_name(outcome))
-                                     : "has not ended, so far " + std::string(outcome_name(outcome)));
-  if (outcome == Outcome::undecided) text = fmt::format("After {} of {} updates the outcome is undecided: ", last, run.planned_steps());
-  text += std::isfinite(m) ? fmt::format("the mean training loss of the last 20 updates is {:.3f} nat per token", m)
-                           : "a number of it is not finite";
+  std::string text =
+      fmt::format("After {} of {} updates it {}: ", last, run.planned_steps(),
+                  run.ended() || outcome == Outcome::diverged
+                      ? fmt::format("has {}", outcome_name(outcome))
+                      : "has not ended, so far " + std::string(outcome_name(outcome)));
+  if (outcome == Outcome::undecided)
+    text =
+        fmt::format("After {} of {} updates the outcome is undecided: ", last, run.planned_steps());
+  text +=
+      std::isfinite(m)
+          ? fmt::format("the mean training loss of the last 20 updates is {:.3f} nat per token", m)
+          : "a number of it is not finite";
   if (metrics.unigram_entropy) {
-    text += fmt::format(", where knowing token frequencies alone gives {:.3f}", *metrics.unigram_entropy);
+    text += fmt::format(", where knowing token frequencies alone gives {:.3f}",
+                        *metrics.unigram_entropy);
   }
   text += ".";
   if (!metrics.evals.empty()) {

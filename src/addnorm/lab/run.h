@@ -13,10 +13,10 @@ namespace addnorm::lab {
 
 struct RunRecord {
   std::filesystem::path folder;
-  std::string specification_text;       // spec.toml as it stands
+  std::string specification_text;  // spec.toml as it stands
   model::Specification specification;
   Metrics metrics;
-  std::string environment;              // env.json as it stands, "" without one
+  std::string environment;  // env.json as it stands, "" without one
 
   int64_t planned_steps() const { return specification.train.steps; }
   bool ended() const { return metrics.last_step() >= planned_steps(); }

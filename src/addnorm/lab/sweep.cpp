@@ -36,9 +36,10 @@ class FolderLock {
     if (descriptor_ < 0) fail_system(file.string(), "expected to create it, got no permission");
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor_);
-      fail_input(folder.string(),
-                 "expected a folder that no sweep is working on, got one in use; wait for it, or take "
-                 "another --run");
+      fail_input(
+          folder.string(),
+          "expected a folder that no sweep is working on, got one in use; wait for it, or take "
+          "another --run");
     }
   }
   ~FolderLock() { ::close(descriptor_); }
@@ -106,7 +107,8 @@ class Sweep {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     if (options_.tick) options_.tick(progress());
-    for (const Task& task : tasks_) end_.interrupted += task.state == Task::State::interrupted ? 1 : 0;
+    for (const Task& task : tasks_)
+      end_.interrupted += task.state == Task::State::interrupted ? 1 : 0;
     return end_;
   }
 
@@ -119,13 +121,15 @@ class Sweep {
 
   void make_folder() {
     std::error_code problem;
-    if (fs::exists(folder_) && !fs::exists(folder_ / "sweep.json") && !fs::exists(folder_ / ".lock") &&
-        !(fs::is_directory(folder_) && fs::is_empty(folder_))) {
-      fail_input(options_.folder.string(),
-                 "expected an empty folder or one of a sweep, got something else; take another --run");
+    if (fs::exists(folder_) && !fs::exists(folder_ / "sweep.json") &&
+        !fs::exists(folder_ / ".lock") && !(fs::is_directory(folder_) && fs::is_empty(folder_))) {
+      fail_input(
+          options_.folder.string(),
+          "expected an empty folder or one of a sweep, got something else; take another --run");
     }
     fs::create_directories(folder_ / "runs", problem);
-    if (problem) fail_system((folder_ / "runs").string(), "expected to create it, got: " + problem.message());
+    if (problem)
+      fail_system((folder_ / "runs").string(), "expected to create it, got: " + problem.message());
   }
 
   // Seed by seed; in a round the longest runs first, so that the cores come out even.
@@ -184,7 +188,8 @@ class Sweep {
     }
     if (end_.kept > 0) say(fmt::format("{} finished runs are kept", end_.kept));
     if (strangers > 0) {
-      say(fmt::format("{} earlier runs in this folder are of other settings and are left out", strangers));
+      say(fmt::format("{} earlier runs in this folder are of other settings and are left out",
+                      strangers));
     }
   }
 
@@ -222,12 +227,13 @@ class Sweep {
     if (fs::exists(run) && has_checkpoint(run, 0)) {
       task.first_step = last_step(run / "metrics.jsonl");
       arguments.insert(arguments.end(), {"resume", run.string(), "--train.threads", "1"});
-      say(fmt::format("{}, seed {}: going on from step {}", label(task), task.seed, task.first_step));
+      say(fmt::format("{}, seed {}: going on from step {}", label(task), task.seed,
+                      task.first_step));
     } else {
       fs::remove_all(run);  // nothing to go on from
-      arguments.insert(arguments.end(), {"train", plan_.specification.string(), "--run", run.string(),
-                                         "--train.threads", "1", "--train.seed",
-                                         std::to_string(task.seed)});
+      arguments.insert(arguments.end(),
+                       {"train", plan_.specification.string(), "--run", run.string(),
+                        "--train.threads", "1", "--train.seed", std::to_string(task.seed)});
       for (const auto& [key, value] : cell.cell.settings) {
         arguments.push_back("--" + key);
         arguments.push_back(value);
@@ -250,7 +256,8 @@ class Sweep {
       const auto code = task.child->poll();
       if (!code) continue;
       task.child.reset();
-      const bool whole = last_step(folder_ / task.run / "metrics.jsonl") >= plan_.cells[task.cell].steps;
+      const bool whole =
+          last_step(folder_ / task.run / "metrics.jsonl") >= plan_.cells[task.cell].steps;
       const bool was_asked = task.asked != Clock::time_point{};
       if ((*code == 0 && !whole) || (was_asked && *code > 128)) {
         task.state = Task::State::interrupted;
@@ -271,8 +278,10 @@ class Sweep {
                  seed);
     task.state = Task::State::finished;
     write();
-    std::string text = fmt::format("{}, seed {}: {}", label(task), task.seed, outcome_name(seed.outcome));
-    if (std::isfinite(seed.val_loss)) text += fmt::format(", validation loss {:.3f}", seed.val_loss);
+    std::string text =
+        fmt::format("{}, seed {}: {}", label(task), task.seed, outcome_name(seed.outcome));
+    if (std::isfinite(seed.val_loss))
+      text += fmt::format(", validation loss {:.3f}", seed.val_loss);
     if (seed.steps > 0) text += fmt::format(", {} updates in {:.1f} s", seed.steps, seed.seconds);
     if (seed.outcome == Outcome::failed) text += ": " + last_lines(log_of(task), 1);
     say(text);

@@ -25,7 +25,7 @@ struct PlannedCell {
   CellResult record;   // its keys
   std::string folder;  // name below runs/; a function of all settings, so that it is found again
   int64_t steps = 0;
-  double cost = 1;     // expected work of a run, in any unit
+  double cost = 1;  // expected work of a run, in any unit
 };
 
 struct SweepPlan {
@@ -51,12 +51,12 @@ struct SweepOptions {
   std::filesystem::path program;  // what the children are
   std::filesystem::path folder;   // made where it does not exist
   int workers = 1;
-  std::optional<double> budget;   // seconds from the start of this call
-  double grace = 20;              // seconds between asking a child to stop and killing it
+  std::optional<double> budget;  // seconds from the start of this call
+  double grace = 20;             // seconds between asking a child to stop and killing it
   // 1: stop the children, keep what is finished; 2 and more: kill them.
   const std::atomic<int>* stop = nullptr;
-  std::function<void(const Progress&)> tick;         // about once a second
-  std::function<void(const std::string&)> message;   // one line when something happens
+  std::function<void(const Progress&)> tick;        // about once a second
+  std::function<void(const std::string&)> message;  // one line when something happens
 };
 
 struct SweepEnd {

@@ -67,7 +67,9 @@ std::string flag_of(const std::string& key) {
 
 std::string command(const SweepResult& result, const CellResult& cell,
                     const std::vector<std::pair<std::string, std::string>>& changes) {
-  std::string text = "addnorm train " + shell_quoted(result.specification.empty() ? "spec.toml" : result.specification);
+  std::string text =
+      "addnorm train " +
+      shell_quoted(result.specification.empty() ? "spec.toml" : result.specification);
   const auto add = [&](const std::string& key, const std::string& value) {
     const size_t plus = value.find('+');
     if (key == "layers" && plus != std::string::npos) {
@@ -80,7 +82,8 @@ std::string command(const SweepResult& result, const CellResult& cell,
   for (const auto& [key, value] : cell.keys) {
     const bool changed = std::any_of(changes.begin(), changes.end(),
                                      [&](const auto& change) { return change.first == key; });
-    if (!changed && (key == "wiring" || key == "layers" || varies(result, key))) add(key, value_text(value));
+    if (!changed && (key == "wiring" || key == "layers" || varies(result, key)))
+      add(key, value_text(value));
   }
   for (const auto& [key, value] : changes) add(key, value);
   return text;
@@ -111,7 +114,8 @@ std::string loss_text(const Spread& spread) {
 // Columns padded to their widest entry; "±" is one column and two bytes.
 std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   const auto columns_of = [](const std::string& text) {
-    return std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; });
+    return std::count_if(text.begin(), text.end(),
+                         [](unsigned char c) { return (c & 0xC0) != 0x80; });
   };
   std::vector<std::ptrdiff_t> widths;
   for (const auto& row : rows) {
@@ -157,7 +161,8 @@ std::string change_text(const CellResult& from, const CellResult& to, const std:
 
 std::string shell_quoted(const std::string& text) {
   const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("_-./:+,=%@").find(static_cast<char>(c)) != std::string_view::npos;
+    return std::isalnum(c) != 0 ||
+           std::string_view("_-./:+,=%@").find(static_cast<char>(c)) != std::string_view::npos;
   });
   if (plain) return text;
   std::string quoted = "'";
@@ -201,7 +206,8 @@ std::string extras_text(const SweepResult& result, const CellResult& cell) {
   for (const auto& [key, value] : cell.keys) {
     if (everywhere(result, key)) continue;
     const std::string text = value_text(value);
-    const auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == text; });
+    const auto at =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == text; });
     if (at == groups.end()) {
       groups.emplace_back(text, key);
     } else {
@@ -250,7 +256,8 @@ std::string answer(const SweepResult& result) {
       if (!other.all(Outcome::learned) || axes.size() != 1) continue;
       changes.push_back(change_text(cell, other, *axes.begin()));
     }
-    if (!changes.empty()) differences.push_back("in " + cell_label(result, i) + ": " + join(changes, ", or "));
+    if (!changes.empty())
+      differences.push_back("in " + cell_label(result, i) + ": " + join(changes, ", or "));
   }
   if (!differences.empty()) {
     return first + " What alone turned failure into learning, " + join(differences, "; ") + ".";
@@ -265,7 +272,8 @@ std::string answer(const SweepResult& result) {
   }
   if (best == result.cells.size()) return first + " There is no validation loss to compare.";
   return first + fmt::format(" The lowest mean validation loss, {} nat per token, belongs to {}.",
-                             loss_text(validation_spread(result.cells[best])), cell_label(result, best));
+                             loss_text(validation_spread(result.cells[best])),
+                             cell_label(result, best));
 }
 
 Advice advise(const SweepResult& result, size_t cell) {
@@ -283,10 +291,12 @@ Advice advise(const SweepResult& result, size_t cell) {
             command(result, other, {})};
   }
   const Value* lr = at.find("lr");
-  const double rate = lr != nullptr && std::holds_alternative<double>(*lr) ? std::get<double>(*lr) : 0;
+  const double rate =
+      lr != nullptr && std::holds_alternative<double>(*lr) ? std::get<double>(*lr) : 0;
   const std::string lower = fmt::format("{:.2g}", rate / 3);
   if (text_at(at, "warmup") == "0") {
-    return {"try a warm-up over the first half of the run", command(result, at, {{"warmup", "50%"}})};
+    return {"try a warm-up over the first half of the run",
+            command(result, at, {{"warmup", "50%"}})};
   }
   if (outcome == Outcome::diverged) {
     return {"try a third of the learning rate, with clipping",
@@ -294,7 +304,8 @@ Advice advise(const SweepResult& result, size_t cell) {
   }
   if (outcome == Outcome::undecided || outcome == Outcome::learned) {
     const int64_t steps = at.seeds.front().steps;
-    return {"try twice as many updates", command(result, at, {{"train.steps", std::to_string(2 * steps)}})};
+    return {"try twice as many updates",
+            command(result, at, {{"train.steps", std::to_string(2 * steps)}})};
   }
   return {"try a third of the learning rate, or fewer layers, or another wiring",
           command(result, at, {{"lr", lower}})};
@@ -310,9 +321,10 @@ std::string sweep_table(const SweepResult& result) {
   }
   if (!shared.empty()) text += "all cells: " + join(shared, ", ") + "\n";
   if (result.unigram_entropy) {
-    text += fmt::format("unigram entropy {:.3f} nat per token: a loss that stays near it has learned "
-                        "token frequencies only\n",
-                        *result.unigram_entropy);
+    text += fmt::format(
+        "unigram entropy {:.3f} nat per token: a loss that stays near it has learned "
+        "token frequencies only\n",
+        *result.unigram_entropy);
   }
   const auto columns = varied_keys(result);
   std::vector<std::vector<std::string>> rows(1, columns);
@@ -329,7 +341,9 @@ std::string sweep_table(const SweepResult& result) {
       if (found == extras.end()) found = extras.insert(extras.end(), own);
       row.front() += fmt::format(" [{}]", found - extras.begin() + 1);
     }
-    row.push_back(fmt::format("{}/{}", cell.seeds.size(), std::max<size_t>(static_cast<size_t>(result.planned_seeds), cell.seeds.size())));
+    row.push_back(fmt::format(
+        "{}/{}", cell.seeds.size(),
+        std::max<size_t>(static_cast<size_t>(result.planned_seeds), cell.seeds.size())));
     for (const int count : cell.counts()) row.push_back(std::to_string(count));
     row.push_back(loss_text(training_spread(cell)));
     row.push_back(loss_text(validation_spread(cell)));

@@ -348,7 +348,8 @@ void add_train(std::vector<Key>* to) {
        .standard = "0",
        .low = 0,
        .high = 1e12,
-       .help = "updates between measurements by layer and role; 0: only at the end",
+       .help = "updates between measurements by layer and role, the first one too; 0: only at the "
+               "end",
        .second = "2"},
       &S::diag_every);
   add({.path = "eval_tokens",

@@ -22,8 +22,12 @@ using nlohmann::ordered_json;
 
 constexpr size_t most_points = 2000;  // of a curve; longer runs are drawn with every n-th update
 
-ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(); }
-ordered_json number(const std::optional<double>& value) { return number(value.value_or(lab::missing)); }
+ordered_json number(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json();
+}
+ordered_json number(const std::optional<double>& value) {
+  return number(value.value_or(lab::missing));
+}
 
 std::string loss_text(const lab::Spread& spread) {
   if (spread.count == 0) return "–";
@@ -47,7 +51,8 @@ ordered_json diag_json(const lab::DiagRecord& diag) {
 
 class Page {
  public:
-  Page(const fs::path& folder, const formula::Catalogue& catalogue) : folder_(folder), catalogue_(catalogue) {}
+  Page(const fs::path& folder, const formula::Catalogue& catalogue)
+      : folder_(folder), catalogue_(catalogue) {}
 
   void sweep(const lab::SweepResult& result) {
     data_["question"] = lab::question(result);
@@ -56,16 +61,18 @@ class Page {
     if (!result.complete()) {
       size_t done = 0;
       for (const auto& cell : result.cells) done += cell.seeds.size();
-      warn(fmt::format("This sweep has not ended: {} of {} runs are finished.", done,
-                       result.cells.size() * static_cast<size_t>(std::max(result.planned_seeds, 1))));
+      warn(fmt::format(
+          "This sweep has not ended: {} of {} runs are finished.", done,
+          result.cells.size() * static_cast<size_t>(std::max(result.planned_seeds, 1))));
     }
     columns_ = lab::varied_keys(result);
     std::vector<std::string> shared;
     if (!result.cells.empty()) {
       for (const auto& [key, value] : result.cells.front().keys) {
-        const bool same = std::all_of(result.cells.begin(), result.cells.end(), [&](const auto& cell) {
-          return cell.find(key) != nullptr && *cell.find(key) == value;
-        });
+        const bool same =
+            std::all_of(result.cells.begin(), result.cells.end(), [&](const auto& cell) {
+              return cell.find(key) != nullptr && *cell.find(key) == value;
+            });
         if (same && key != "wiring") shared.push_back(key + " " + lab::value_text(value));
       }
     }
@@ -75,7 +82,8 @@ class Page {
       add_cell(cell, lab::cell_label(result, i), result.planned_seeds,
                lab::extras_text(result, cell), lab::advise(result, i));
       for (const lab::SeedResult& seed : cell.seeds) {
-        if (lab::is_run(folder_ / seed.run)) add_run(folder_ / seed.run, i, seed.seed, cells_.back()["label"]);
+        if (lab::is_run(folder_ / seed.run))
+          add_run(folder_ / seed.run, i, seed.seed, cells_.back()["label"]);
       }
     }
   }
@@ -130,9 +138,11 @@ class Page {
  private:
   void warn(const std::string& text) { warnings_.push_back(text); }
 
-  void add_cell(const lab::CellResult& cell, const std::string& label, int planned, const std::string& extras,
-                const lab::Advice& advice) {
-    ordered_json object{{"label", label}, {"planned", std::max<size_t>(static_cast<size_t>(planned), cell.seeds.size())}};
+  void add_cell(const lab::CellResult& cell, const std::string& label, int planned,
+                const std::string& extras, const lab::Advice& advice) {
+    ordered_json object{
+        {"label", label},
+        {"planned", std::max<size_t>(static_cast<size_t>(planned), cell.seeds.size())}};
     std::vector<std::string> values;
     for (const std::string& key : columns_) {
       const lab::Value* value = cell.find(key);
@@ -142,11 +152,13 @@ class Page {
     object["extras"] = extras;
     const auto counts = cell.counts();
     for (int i = 0; i < lab::outcome_count; ++i) {
-      object["counts"][lab::outcome_name(static_cast<Outcome>(i))] = counts.at(static_cast<size_t>(i));
+      object["counts"][lab::outcome_name(static_cast<Outcome>(i))] =
+          counts.at(static_cast<size_t>(i));
     }
     object["train"] = loss_text(lab::training_spread(cell));
     object["val"] = loss_text(lab::validation_spread(cell));
-    if (!advice.text.empty()) object["advice"] = {{"text", advice.text}, {"command", advice.command}};
+    if (!advice.text.empty())
+      object["advice"] = {{"text", advice.text}, {"command", advice.command}};
     object["seeds"] = ordered_json::array();
     for (const lab::SeedResult& seed : cell.seeds) {
       object["seeds"].push_back({{"seed", seed.seed},
@@ -171,7 +183,8 @@ class Page {
     const lab::Metrics& metrics = record.metrics;
     if (!unigram_) unigram_ = metrics.unigram_entropy;
     if (!bigram_) bigram_ = metrics.bigram_entropy;
-    const size_t every = std::max<size_t>(1, (metrics.steps.size() + most_points - 1) / most_points);
+    const size_t every =
+        std::max<size_t>(1, (metrics.steps.size() + most_points - 1) / most_points);
     thinned_ = std::max(thinned_, every);
     ordered_json run{{"cell", cell},
                      {"seed", seed},
@@ -179,20 +192,23 @@ class Page {
                      {"ended", record.ended()},
                      {"planned", record.planned_steps()},
                      {"last", metrics.last_step()}};
-    ordered_json steps = ordered_json::array(), loss = steps, grad = steps, lr = steps, evals = steps,
-                 diags = steps, notes = steps;
+    ordered_json steps = ordered_json::array(), loss = steps, grad = steps, lr = steps,
+                 evals = steps, diags = steps, notes = steps;
     for (size_t i = 0; i < metrics.steps.size(); ++i) {
       const lab::StepRecord& step = metrics.steps[i];
-      const bool shown = i % every == 0 || i + 1 == metrics.steps.size() || !std::isfinite(step.loss);
+      const bool shown =
+          i % every == 0 || i + 1 == metrics.steps.size() || !std::isfinite(step.loss);
       if (!shown) continue;
       steps.push_back(step.step);
       loss.push_back(number(step.loss));
       grad.push_back(number(step.grad_norm));
       lr.push_back(number(step.lr));
     }
-    for (const lab::EvalRecord& eval : metrics.evals) evals.push_back({eval.step, number(eval.val_loss)});
+    for (const lab::EvalRecord& eval : metrics.evals)
+      evals.push_back({eval.step, number(eval.val_loss)});
     for (const lab::DiagRecord& diag : metrics.diags) diags.push_back(diag_json(diag));
-    for (const lab::Note& note : metrics.notes) notes.push_back({{"step", note.step}, {"text", note.text}});
+    for (const lab::Note& note : metrics.notes)
+      notes.push_back({{"step", note.step}, {"text", note.text}});
     run["steps"] = steps;
     run["loss"] = loss;
     run["grad"] = grad;
@@ -209,7 +225,8 @@ class Page {
     specifications_.push_back({{"title", label}, {"text", record.specification_text}});
     for (const Drawing& drawing : drawings_of(record.specification, catalogue_)) {
       if (!drawn_.insert(drawing.name + "\n" + drawing.formula).second) continue;
-      wirings_.push_back({{"name", drawing.name}, {"formula", drawing.formula}, {"drawing", drawing.picture}});
+      wirings_.push_back(
+          {{"name", drawing.name}, {"formula", drawing.formula}, {"drawing", drawing.picture}});
     }
   }
 
@@ -217,7 +234,8 @@ class Page {
   const formula::Catalogue& catalogue_;
   ordered_json data_;
   std::vector<std::string> columns_, warnings_;
-  ordered_json cells_ = ordered_json::array(), runs_ = cells_, wirings_ = cells_, specifications_ = cells_;
+  ordered_json cells_ = ordered_json::array(), runs_ = cells_, wirings_ = cells_,
+               specifications_ = cells_;
   std::optional<double> unigram_, bigram_;
   size_t thinned_ = 1;
   std::set<size_t> described_;
@@ -243,8 +261,9 @@ std::string report_data(const fs::path& folder, const formula::Catalogue& catalo
     page.run();
     return page.json("run", version);
   }
-  fail_input(folder.string(), "expected the folder of a run (with spec.toml) or of a sweep (with sweep.json), got " +
-                                  std::string(fs::is_directory(folder) ? "another folder" : "no folder"));
+  fail_input(folder.string(),
+             "expected the folder of a run (with spec.toml) or of a sweep (with sweep.json), got " +
+                 std::string(fs::is_directory(folder) ? "another folder" : "no folder"));
 }
 
 fs::path write_report(const fs::path& folder, const formula::Catalogue& catalogue,

@@ -20,11 +20,20 @@ std::string escaped(std::string_view text) {
   std::string html;
   for (const char c : text) {
     switch (c) {
-      case '<': html += "&lt;"; break;
-      case '>': html += "&gt;"; break;
-      case '&': html += "&amp;"; break;
-      case '"': html += "&quot;"; break;
-      default: html += c;
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      case '&':
+        html += "&amp;";
+        break;
+      case '"':
+        html += "&quot;";
+        break;
+      default:
+        html += c;
     }
   }
   return html;
@@ -39,7 +48,8 @@ std::string for_script(std::string_view json) {
 
 // What a Content-Security-Policy calls a script by: base64 of its SHA-256.
 std::string script_hash(std::string_view script) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const std::string hex = sha256(script);
   std::array<unsigned, 33> bytes{};  // one zero more, so that all groups are of three
   for (size_t i = 0; i < 32; ++i) {
@@ -61,14 +71,19 @@ std::string page(const std::string& title, const std::string& json) {
   html.reserve(charts_script.size() + json.size() + (size_t{1} << 16));
   html += "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   // Nothing is fetched; charts set styles on their elements.
-  html += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src ";
+  html +=
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'; script-src ";
   html += script_hash(charts_script) + " " + script_hash(page_script) + "\">\n";
   html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
   html += "<title>" + escaped(title) + "</title>\n<style>\n";
   html += page_style;
   html += "</style>\n</head>\n<body>\n<header></header>\n<main></main>\n";
-  html += "<noscript>This page draws its charts with a script of its own; please allow it.</noscript>\n";
-  html += "<footer><details><summary>Licenses of the chart libraries inside this page</summary><pre>";
+  html +=
+      "<noscript>This page draws its charts with a script of its own; please allow "
+      "it.</noscript>\n";
+  html +=
+      "<footer><details><summary>Licenses of the chart libraries inside this page</summary><pre>";
   html += escaped(licenses);
   html += "</pre></details></footer>\n<script type=\"application/json\" id=\"data\">";
   html += for_script(json);

@@ -2,10 +2,16 @@
 
 namespace addnorm::train {
 
+int64_t target_bytes(const data::Rows& rows, data::Task task) {
+  return task == data::Task::masked ? 0 : static_cast<int64_t>(rows.target_bytes());
+}
+
 DataSource::DataSource(const data::Dataset& dataset, data::Task task,
                        const model::DataSection& data, const model::TrainSection& train)
     : training_(dataset.training_batches(task, data, train)) {
-  if (dataset.validation) validation_ = dataset.validation_batches(task, data, train.batch);
+  if (!dataset.validation) return;
+  validation_ = dataset.validation_batches(task, data, train.batch);
+  validation_bytes_ = target_bytes(*dataset.validation, task);
 }
 
 void DataSource::step(int64_t step, std::vector<nodes::Batch>& micro_batches) {
@@ -31,10 +37,6 @@ int64_t DataSource::validation_batches() const {
 
 void DataSource::validation(int64_t index, nodes::Batch& batch) {
   validation_->fill(index + 1, 0, batch);
-}
-
-int64_t DataSource::validation_bytes() const {
-  return validation_ ? static_cast<int64_t>(validation_->source().target_bytes()) : 0;
 }
 
 }  // namespace addnorm::train

@@ -9,6 +9,9 @@
 
 namespace addnorm::train {
 
+// Bytes of text behind the targets of a part; 0 for masked prediction, whose targets are a share of it.
+int64_t target_bytes(const data::Rows& rows, data::Task task);
+
 class DataSource : public Source {
  public:
   DataSource(const data::Dataset& dataset, data::Task task, const model::DataSection& data,
@@ -18,11 +21,12 @@ class DataSource : public Source {
   void name_origins(int64_t step, std::vector<nodes::Batch>& micro_batches) const override;
   int64_t validation_batches() const override;
   void validation(int64_t index, nodes::Batch& batch) override;
-  int64_t validation_bytes() const override;
+  int64_t validation_bytes() const override { return validation_bytes_; }
 
  private:
   data::Batches training_;
   std::optional<data::Batches> validation_;
+  int64_t validation_bytes_ = 0;
 };
 
 }  // namespace addnorm::train

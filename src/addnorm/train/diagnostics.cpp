@@ -129,7 +129,8 @@ Line Diagnostics::line(int64_t step, double seconds) const {
   std::string layers;
   std::string outs;
   for (size_t s = 0; s < streams_.size(); ++s) {
-    const std::string stack = json_text(graph_.stacks[s].prefix);
+    const std::string& prefix = graph_.stacks[s].prefix;
+    const std::string stack = json_text(prefix.substr(0, prefix.find('.')));
     for (size_t l = 0; l < layers_[s].size(); ++l) {
       const Stream& stream = streams_[s][l];
       const Group& group = layers_[s][l];

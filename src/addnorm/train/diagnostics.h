@@ -31,7 +31,7 @@ class Diagnostics {
   //             "update_ratio":..}, ..],
   //  "out":[{"stack":"","stream_ms":..,"stream_grad_norm":..,"r":..}, ..],
   //  "roles":{"q":{"grad_norm":..,"update_ratio":..}, ..},"seconds":..}
-  // stream_* of a layer: x before it (`out`: x after the last). grad_norm of weights is before clipping;
+  // stack: "", or "encoder" and "decoder" of a pair. stream_* of a layer: x before it (`out`: x after the last). grad_norm of weights is before clipping;
   // update_ratio = |w after - w before| / |w before|. r: mean of x_t*x_u/d over pairs t != u of one
   // sequence, divided by the mean square; NaN where no sequence has two tokens.
   Line line(int64_t step, double seconds) const;

@@ -9,6 +9,7 @@
 #include "addnorm/checkpoint/run_state.h"
 #include "addnorm/model/init.h"
 #include "addnorm/model/static_checks.h"
+#include "addnorm/train/data_source.h"
 #include "addnorm/train/loop.h"
 #include "addnorm/train/run_files.h"
 #include "addnorm/train/session.h"
@@ -133,6 +134,7 @@ Evaluation evaluate(const EvaluationJob& job, const formula::Catalogue& catalogu
   report(model.findings);
   data::BatchOptions options;
   options.order = data::Order::sequence;
+  options.seed = 0;  // as Dataset::validation_batches: masks belong to the rows
   options.batch = model.specification.train.batch;
   options.mask_rate = model.specification.data.mask_rate;
   const data::Batches batches(rows, model.tokenizer, model.task, options);
@@ -142,7 +144,7 @@ Evaluation evaluate(const EvaluationJob& job, const formula::Catalogue& catalogu
     batches.fill(step, 0, batch);
     evaluate_batch(*model.engine, batch, model.t, result);
   }
-  result.bytes = static_cast<int64_t>(rows->target_bytes());
+  result.bytes = target_bytes(*rows, model.task);
   return result;
 }
 

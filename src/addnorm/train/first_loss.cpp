@@ -54,7 +54,8 @@ FirstLoss first_loss(engine::Engine<float>& engine,
   first.loss = sum.loss();
   const int64_t vocab = engine.graph().vocab;
   const double expected = std::log(static_cast<double>(vocab));
-  if (std::abs(first.loss - expected) <= 0.1 * expected) return first;
+  // One that is not finite is explained by the first step, which refuses it.
+  if (!std::isfinite(first.loss) || std::abs(first.loss - expected) <= 0.1 * expected) return first;
   const double deviation = logit_deviation(engine, first_sequences(micro_batches.front(), vocab));
   first.warning = fmt::format(
       "the loss before the first update is {:.4f}, more than 10 % off ln {} = {:.4f}; the logits' "

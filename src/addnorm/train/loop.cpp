@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 
 #include "addnorm/base/error.h"
 #include "addnorm/base/random.h"
@@ -52,6 +53,22 @@ int64_t count_tokens(const std::vector<nodes::Batch>& batches) {
                                       "a longer train.warmup")));
 }
 
+// A step that is not finite: counted and explained. Returns why the run cannot go on, "" where it can.
+std::string refuse(const Run& run, TrainState& state, Recorder& record,
+                   std::vector<nodes::Batch>& micro_batches,
+                   const std::function<engine::Request(size_t)>& request) {
+  ++state.nonfinite_steps;
+  run.source.name_origins(state.step + 1, micro_batches);
+  const std::string why = explain_non_finite(run.engine, micro_batches, request);
+  record.note(state.step + 1, why);
+  if (parse_on_nonfinite(run.settings.on_nonfinite) == OnNonFinite::stop) {
+    return "loss or gradient not finite: " + why;
+  }
+  ++state.skipped_steps;
+  if (++state.skipped_in_row < most_skipped_in_row) return "";
+  return fmt::format("{} steps in a row were skipped: {}", most_skipped_in_row, why);
+}
+
 }  // namespace
 
 uint64_t dropout_seed(uint64_t seed, int64_t updates, size_t micro_batch) {
@@ -77,7 +94,6 @@ std::vector<checkpoint::Tensor> moment_tensors(Optimizer& optimizer, const graph
 
 End train(const Run& run, TrainState& state) {
   const model::TrainSection& settings = run.settings;
-  const OnNonFinite on_nonfinite = parse_on_nonfinite(settings.on_nonfinite);
   engine::Engine<float>& engine = run.engine;
   Diagnostics diagnostics(engine.graph());
   ClipWindow window = ClipWindow::from_text(state.clip_window);
@@ -90,7 +106,9 @@ End train(const Run& run, TrainState& state) {
   }
   while (state.step < settings.steps) {
     const int64_t t = state.updates + 1;
-    const bool measure = due(settings.diag_every, state.step + 1, settings.steps);
+    // The first update too: it is where initialization shows.
+    const bool measure = due(settings.diag_every, state.step + 1, settings.steps) ||
+                         (settings.diag_every > 0 && state.step == 0);
     run.source.step(state.step + 1, micro_batches);
     const int64_t targets = count_targets(micro_batches);
     const auto request = [&](size_t micro_batch) {
@@ -122,19 +140,8 @@ End train(const Run& run, TrainState& state) {
     if (targets == 0) {
       record.note(state.step + 1, "no target counts in this step: nothing is updated");
     } else if (!std::isfinite(step.loss) || !std::isfinite(step.grad_norm)) {
-      ++state.nonfinite_steps;
-      run.source.name_origins(state.step + 1, micro_batches);
-      const std::string why = explain_non_finite(engine, micro_batches, request);
-      record.note(state.step + 1, why);
       step.refused = true;
-      if (on_nonfinite == OnNonFinite::stop) {
-        trouble = "loss or gradient not finite: " + why;
-      } else {
-        ++state.skipped_steps;
-        if (++state.skipped_in_row == most_skipped_in_row) {
-          trouble = fmt::format("{} steps in a row were skipped: {}", most_skipped_in_row, why);
-        }
-      }
+      trouble = refuse(run, state, record, micro_batches, request);
     } else {
       step.clip = clip_factor(step.grad_norm, settings.clip);
       const bool finite = run.optimizer.update(engine, run.pieces, t, step.lr, step.clip);
