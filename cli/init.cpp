@@ -28,6 +28,7 @@ std::string shown(double value) {
 
 void print_table(const model::InitReport& report) {
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(report.rows.size());
   for (const model::InitRow& row : report.rows) {
     rows.push_back(
         {row.name, row.rule.text, shown(row.target), shown(row.measured), std::to_string(row.count),

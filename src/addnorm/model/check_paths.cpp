@@ -28,6 +28,7 @@ std::string layers_text(const std::vector<int>& layers) {
     return fmt::format("layers {} to {}", layers.front(), layers.back());
   }
   std::vector<std::string> numbers;
+  numbers.reserve(layers.size());
   for (const int layer : layers) numbers.push_back(std::to_string(layer));
   return "layers " + join(numbers, ", ");
 }

@@ -22,6 +22,7 @@ inline std::string toml_number(double value) { return shortest(value); }
 
 inline std::string toml_list(const std::vector<std::string>& texts) {
   std::vector<std::string> parts;
+  parts.reserve(texts.size());
   for (const std::string& text : texts) parts.push_back(quoted(text));
   return "[" + join(parts, ", ") + "]";
 }

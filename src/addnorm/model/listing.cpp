@@ -53,7 +53,7 @@ std::string quoted_key(const std::string& name) {
   return name.find('.') == std::string::npos ? name : "\"" + name + "\"";
 }
 
-std::string cell(std::string text) {
+std::string cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
   return out;

@@ -12,11 +12,9 @@ namespace {
 using graph::StackSide;
 
 template <class Enum>
-Enum word(const std::string& text, std::initializer_list<const char*> words) {
-  int index = 0;
-  for (const char* candidate : words) {
-    if (text == candidate) return static_cast<Enum>(index);
-    ++index;
+Enum word(const std::string& text, std::initializer_list<std::pair<const char*, Enum>> words) {
+  for (const auto& [candidate, meaning] : words) {
+    if (text == candidate) return meaning;
   }
   fail_input("model", "expected a known word, got \"" + text + "\"");
 }
@@ -69,7 +67,13 @@ graph::StackProgram& program_of(graph::ModelShape* shape, StackSide side) {
 
 graph::ModelShape sizes(const ModelSection& model) {
   graph::ModelShape shape;
-  shape.kind = word<graph::ModelKind>(model.kind, {"decoder", "encoder", "encoder-decoder"});
+  using graph::Activation;
+  using graph::ModelKind;
+  using graph::Positions;
+  using nodes::NormKind;
+  shape.kind = word<ModelKind>(model.kind, {{"decoder", ModelKind::decoder},
+                                            {"encoder", ModelKind::encoder},
+                                            {"encoder-decoder", ModelKind::encoder_decoder}});
   shape.encoder.layers = model.encoder_layers;
   shape.decoder.layers = is_pair(shape) ? model.decoder_layers : model.layers;
   shape.width = model.width;
@@ -77,13 +81,27 @@ graph::ModelShape sizes(const ModelSection& model) {
   shape.kv_heads = model.kv_heads;
   shape.head_dim = model.head_dim;
   shape.ffn = model.ffn;
-  shape.activation = word<graph::Activation>(
-      model.activation,
-      {"gelu", "gelu_tanh", "relu", "relu2", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"});
-  shape.positions = word<graph::Positions>(
-      model.positions, {"learned", "sinusoidal", "rope", "alibi", "t5", "none"});
-  shape.norm = word<nodes::NormKind>(
-      model.norm, {"layernorm", "rmsnorm", "scalenorm", "l2norm", "dyt", "derf"});
+  shape.activation = word<Activation>(model.activation, {{"gelu", Activation::gelu},
+                                                         {"gelu_tanh", Activation::gelu_tanh},
+                                                         {"relu", Activation::relu},
+                                                         {"relu2", Activation::relu2},
+                                                         {"silu", Activation::silu},
+                                                         {"swiglu", Activation::swiglu},
+                                                         {"geglu", Activation::geglu},
+                                                         {"geglu_tanh", Activation::geglu_tanh},
+                                                         {"reglu", Activation::reglu}});
+  shape.positions = word<Positions>(model.positions, {{"learned", Positions::learned},
+                                                      {"sinusoidal", Positions::sinusoidal},
+                                                      {"rope", Positions::rope},
+                                                      {"alibi", Positions::alibi},
+                                                      {"t5", Positions::t5},
+                                                      {"none", Positions::none}});
+  shape.norm = word<NormKind>(model.norm, {{"layernorm", NormKind::layernorm},
+                                           {"rmsnorm", NormKind::rmsnorm},
+                                           {"scalenorm", NormKind::scalenorm},
+                                           {"l2norm", NormKind::l2norm},
+                                           {"dyt", NormKind::dyt},
+                                           {"derf", NormKind::derf}});
   shape.norm_eps = model.norm_eps;
   shape.norm_bias = model.norm_bias;
   shape.norm_unit_offset = model.norm_unit_offset;

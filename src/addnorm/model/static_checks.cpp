@@ -18,6 +18,7 @@ bool before(const Place& a, const Place& b) {
 void add_statements(const std::vector<formula::Statement>& body, std::vector<StatementText>* to) {
   for (const formula::Statement& statement : body) {
     std::vector<std::string> values;
+    values.reserve(statement.values.size());
     for (const formula::ExprPtr& value : statement.values) values.push_back(formula::print(*value));
     to->push_back({statement.at, join(statement.names, ", ") + " = " + join(values, ", ")});
   }

@@ -65,6 +65,7 @@ std::string TomlValue::describe() const {
     }
     case Kind::list: {
       std::vector<std::string> parts;
+      parts.reserve(items.size());
       for (const TomlValue& item : items) parts.push_back(item.describe());
       if (parts.size() > 6) {
         parts.resize(5);
