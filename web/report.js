@@ -226,8 +226,8 @@ function depthChart(value, label, name) {
 /** Ticks of a logarithmic axis: powers of ten where there are several, else what suits the range. */
 function logTicks(values) {
   const finite = values.filter((v) => Number.isFinite(v) && v > 0);
-  const [low, high] = [Math.floor(Math.log10(d3.min(finite))), Math.ceil(Math.log10(d3.max(finite)))];
-  if (!(high - low > 2)) return { ticks: 6, tickFormat: "~g" };
+  const [low, high] = [Math.ceil(Math.log10(d3.min(finite))), Math.floor(Math.log10(d3.max(finite)))];
+  if (!(high - low >= 2)) return { ticks: 6, tickFormat: "~g" };
   return { ticks: d3.range(low, high + 1).map((e) => 10 ** e),
     tickFormat: (v) => (v >= 0.01 && v < 1e4 ? String(v) : v.toExponential(0)) };
 }
