@@ -18,6 +18,9 @@ int run(const train::EvaluationJob& job, const Invocation& invocation) {
   const train::Evaluation result = train::evaluate(
       own, formula::Catalogue::builtin(),
       [&](const Findings& findings) { log_findings(findings, invocation.verbose); });
+  if (result.tokens == 0) {
+    fail_input("eval", "expected at least one target to judge, got none; try a longer text");
+  }
   if (invocation.json) {
     const auto number = [](double value) { return train::json_number(value); };
     print_line(

@@ -101,15 +101,19 @@ void add_checkpoints(const fs::path& run, Sheet& sheet) {
   sheet.json["checkpoints"] = Json::array();
   sheet.text += "\nCheckpoints\n";
   for (const fs::path& folder : checkpoint::checkpoints(run)) {
-    const checkpoint::TrainState state = checkpoint::load_state(folder);
+    const std::string name = folder.filename().string();
     const uint64_t bytes = bytes_below(folder);
-    sheet.json["checkpoints"].push_back({{"folder", folder.filename().string()},
-                                         {"step", state.step},
-                                         {"updates", state.updates},
-                                         {"bytes", bytes}});
-    sheet.text +=
-        fmt::format("  {}: complete; step {}, {} updates, {} bytes\n", folder.filename().string(),
-                    state.step, state.updates, with_separators(static_cast<double>(bytes)));
+    try {
+      const checkpoint::TrainState state = checkpoint::verify_checkpoint(folder);
+      sheet.json["checkpoints"].push_back(
+          {{"folder", name}, {"step", state.step}, {"updates", state.updates}, {"bytes", bytes}});
+      sheet.text += fmt::format("  {}: complete; step {}, {} updates, {} bytes\n", name, state.step,
+                                state.updates, with_separators(static_cast<double>(bytes)));
+    } catch (const Error& error) {  // shown, not an end: the rest of the run is still of interest
+      sheet.json["checkpoints"].push_back(
+          {{"folder", name}, {"damaged", error.what()}, {"bytes", bytes}});
+      sheet.text += fmt::format("  {}: damaged; {}\n", name, error.what());
+    }
   }
   sheet.json["leftovers"] = Json::array();
   for (const fs::path& left : checkpoint::leftovers(run)) {

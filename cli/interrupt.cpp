@@ -1,27 +1,38 @@
 #include "interrupt.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <thread>
 
 namespace addnorm::cli {
 namespace {
 
 std::atomic<bool> asked = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-extern "C" void on_signal(int) {
-  if (asked.exchange(true)) ::_exit(130);
-}
 
 }  // namespace
 
+// A thread of its own waits for the signals, and every other thread blocks them: the matrix products
+// of oneDNN use the stack pointer for other things, so a handler that ran on top of one would write
+// into the heap.
 const std::atomic<bool>* watch_interrupts() {
-  struct sigaction action = {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  static const bool started = [] {
+    std::signal(SIGINT, SIG_DFL);  // an ignored signal would never be waited for
+    std::signal(SIGTERM, SIG_DFL);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // inherited by all threads started later
+    std::thread([signals] {
+      for (int signal = 0; sigwait(&signals, &signal) == 0;) {
+        if (asked.exchange(true)) ::_exit(130);
+      }
+    }).detach();
+    return true;
+  }();
+  static_cast<void>(started);
   return &asked;
 }
 

@@ -38,8 +38,9 @@ int run(const Options& options, const Invocation& invocation) {
   start.name = file.stem().string().empty() ? "run" : file.stem().string();
   start.weights = options.weights;
   start.program = "addnorm " + version();
+  const auto* interrupted = watch_interrupts();  // before any thread computes
   Progress progress;
-  return tell(train::start(std::move(plan), start, {progress, watch_interrupts()}));
+  return tell(train::start(std::move(plan), start, {progress, interrupted}));
 }
 
 const Register verb(

@@ -42,6 +42,7 @@ TEST(SweepWords, record_goes_to_json_and_back) {
   const std::string text = sweep_json(result);
   const SweepResult back = parse_sweep(text, "sweep.json");
   EXPECT_EQ(sweep_json(back), text);
+  EXPECT_NE(text.find("\"layers\": 6,"), std::string::npos) << text;
   EXPECT_EQ(value_text(*back.cells[4].find("init.v")), "xavier_normal((8*L)^(-1/4))");
   EXPECT_EQ(std::get<double>(*back.cells[4].find("layers")), 12);
   EXPECT_TRUE(std::isnan(back.cells[0].seeds[0].val_loss));

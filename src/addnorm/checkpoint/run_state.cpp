@@ -332,6 +332,12 @@ TrainState load_state(const fs::path& checkpoint) {
   }
 }
 
+TrainState verify_checkpoint(const fs::path& checkpoint) {
+  const Json json = read_state(checkpoint);
+  for (const char* name : tensor_files) verify(checkpoint, json, name);
+  return load_state(checkpoint);
+}
+
 TrainState load_checkpoint(const fs::path& checkpoint, const std::vector<Tensor>& model,
                            const std::vector<Tensor>* optimizer) {
   const Json json = read_state(checkpoint);

@@ -75,7 +75,9 @@ std::vector<fs::path> checkpoints(const fs::path& run);  // with DONE, oldest fi
 std::vector<fs::path> leftovers(const fs::path& run);    // folders without DONE, temporary files
 
 // Verifies the checksums, then reads. `optimizer` null: only weights are wanted.
-TrainState load_state(const fs::path& checkpoint);
+TrainState load_state(const fs::path& checkpoint);  // judges state.json alone
+// The state, after all files have been compared with their checksums.
+TrainState verify_checkpoint(const fs::path& checkpoint);
 TrainState load_checkpoint(const fs::path& checkpoint, const std::vector<Tensor>& model,
                            const std::vector<Tensor>* optimizer);
 

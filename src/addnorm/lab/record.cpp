@@ -17,6 +17,7 @@ using nlohmann::ordered_json;
 ordered_json number_json(double value) {
   if (std::isnan(value)) return nullptr;
   if (std::isinf(value)) return shortest(value);
+  if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<int64_t>(value);
   return value;
 }
 

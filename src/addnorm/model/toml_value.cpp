@@ -81,9 +81,34 @@ std::string TomlValue::describe() const {
   return "";
 }
 
+namespace {
+
+// The parser recurses over the parts of a dotted key; a key of thousands of them is no specification.
+void check_key_depth(const std::string& text, const std::string& file) {
+  constexpr int most_parts = 256;
+  int line = 1, dots = 0;
+  bool key = true;  // before the first '=' of the line
+  for (const char c : text) {
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      key = true;
+    }
+    if (c == '=') key = false;
+    dots += key && c == '.';
+    if (dots >= most_parts) {
+      fail_input(file + ":" + std::to_string(line),
+                 "expected a key of at most 256 parts, got a longer one; try section.key");
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<TomlEntry> read_toml(const std::string& text, const std::string& file,
                                  const std::function<bool(const std::string&)>& is_section) {
   std::vector<TomlEntry> entries;
+  check_key_depth(text, file);
   try {
     const toml::table table = toml::parse(text, file);
     flatten(table, "", is_section, &entries);
