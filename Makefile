@@ -6,6 +6,8 @@ PREFIX ?= /usr/local
 # lint: files changed since this commit; ALL=1 takes every file.
 BASE ?=
 ALL ?=
+# bench: a python that has PyTorch, for the ratio of step times; PyTorch is not needed otherwise.
+PYTORCH ?=
 # check: only suites whose name matches, e.g. make check ONLY='Parser*'
 ONLY ?=
 
@@ -19,7 +21,7 @@ help:
 	@echo 'make test                everything: release, sanitizers, thread sanitizer, structure'
 	@echo 'make check [ONLY=Foo*]   the release tests only'
 	@echo 'make demo                Post-LN and Pre-LN on real text, a report in runs/demo'
-	@echo 'make bench               speed against the machine'\''s own peak'
+	@echo 'make bench [PYTORCH=python]    speed against the machine'\''s own peak, and PyTorch'\''s'
 	@echo 'make lint [ALL=1] [BASE=ref]   clang-format and clang-tidy on changed files'
 	@echo 'make format              clang-format in place'
 	@echo 'make install PREFIX=dir  headers, libraries, CMake package, program'
@@ -48,7 +50,7 @@ demo: build $(call stamp,demo)
 
 bench: $(call stamp,build) $(call stamp,bench)
 	@tools/build.sh release $(JOBS)
-	@tools/bench.sh build/release
+	@tools/bench.sh build/release $(PYTORCH)
 
 lint: $(call stamp,build) $(call stamp,test) $(call stamp,lint)
 	@JOBS=$(JOBS) BASE='$(BASE)' ALL='$(ALL)' tools/lint.sh
