@@ -8,6 +8,7 @@
 #include "addnorm/base/text.h"
 #include "addnorm/formula/diagram.h"
 #include "addnorm/model/init.h"
+#include "addnorm/model/static_checks.h"
 #include "output.h"
 
 namespace addnorm::cli {
@@ -189,7 +190,7 @@ WiringSheet wiring_sheet(const std::string& name_or_formula, const formula::Cata
       specification_for(name_or_formula, sheet.wiring, sheet.stack, catalogue, overrides);
   Findings findings = spec.findings;
   const graph::ModelShape shape = model::shape(spec, catalogue, &findings);
-  const graph::Graph graph = graph::lower(shape);
+  const graph::Graph graph = model::build(spec, shape, &findings);
   for (const Finding& finding : findings) {
     const auto same = [&](const Finding& said) { return said.text() == finding.text(); };
     if (std::none_of(sheet.findings.begin(), sheet.findings.end(), same)) {

@@ -163,6 +163,20 @@ TEST(Wirings, AFormulaOfOnesOwn) {
   EXPECT_TRUE(contains(let.out, "with fraction = 0.5")) << let.out;
 }
 
+TEST(Wirings, WhatTheStaticChecksFindIsShown) {
+  const Ran bare = run_program("wirings show 'x = x + f(norm(x))' 2>&1");
+  EXPECT_EQ(bare.code, 0);
+  EXPECT_TRUE(contains(bare.out, "warning [model.wiring] no final norm")) << bare.out;
+  const Ran twice = run_program("wirings show 'x = norm(x + f(x)); out = norm(x)' 2>&1");
+  EXPECT_EQ(twice.code, 0);
+  EXPECT_TRUE(contains(twice.out, "information [model.wiring:1:27] redundant norm")) << twice.out;
+  for (const char* name : {"pre-ln", "post-ln", "peri-ln", "deepnorm", "parallel"}) {
+    const Ran plain = run_program(std::string("wirings show ") + name + " 2>&1");
+    EXPECT_FALSE(contains(plain.out, "final norm") || contains(plain.out, "redundant norm"))
+        << plain.out;
+  }
+}
+
 TEST(Wirings, AnUnknownNameIsExitCodeTwoWithTheNearest) {
   const Ran ran = run_program("wirings show pre-lm 2>&1");
   EXPECT_EQ(ran.code, 2);
