@@ -96,8 +96,7 @@ SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vect
     std::vector<std::string> words;
     for (const auto& [key, value] : cell.settings) words.push_back(key + "=" + value);
     try {
-      const auto resolved =
-          model::load(specification, cell.settings, model::Needs::training, catalogue);
+      const auto resolved = model::for_training(specification, cell.settings, catalogue);
       model::shape(resolved, catalogue);
       plan.first_seed = static_cast<int64_t>(resolved.train.seed);
       plan.cells.push_back(planned(cell, resolved));
