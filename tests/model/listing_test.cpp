@@ -73,7 +73,8 @@ TEST(Listing, LetValuesAreWrittenIn) {
 
 TEST(Listing, ANameWhoseEntryDiffersIsSaid) {
   const auto spec = parsed(small("wiring_name = \"pre-ln\"\n", "x = norm(x + f(x))"));
-  EXPECT_TRUE(contains(warnings(spec), "model.wiring_name] \"pre-ln\" now has another formula"))
+  EXPECT_TRUE(contains(warnings(spec),
+                       "model.wiring_name] \"pre-ln\" is a catalogue entry that now differs"))
       << warnings(spec);
   EXPECT_EQ(parsed(small("wiring_name = \"pre-ln\"\n", "x = x+f( norm(x) ); out = norm(x)"))
                 .findings.size(),

@@ -249,7 +249,7 @@ void compare_name(Loader* loader, const Resolved& stack) {
     const formula::Wiring named = formula::resolve(value->text, stack.key.stack, loader->catalogue);
     const std::string theirs = full_text(named), ours = full_text(stack.wiring);
     if (theirs == ours || formula::same(formula::parse(theirs), formula::parse(ours))) return;
-    problem = "now has another formula in the catalogue";
+    problem = "is a catalogue entry that now differs";
   } catch (const Error&) {
     if (!loader->of_a_run()) return;  // a name of the user's own
   }
