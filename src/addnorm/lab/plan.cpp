@@ -7,6 +7,7 @@
 
 #include "addnorm/base/files.h"
 #include "addnorm/base/text.h"
+#include "addnorm/data/dataset.h"
 #include "addnorm/lab/run.h"
 
 namespace addnorm::lab {
@@ -92,13 +93,14 @@ SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vect
   plan.specification = specification;
   plan.seeds = seeds;
   Findings problems;
+  std::vector<model::DataSection> data;
   for (const Cell& cell : cells) {
     std::vector<std::string> words;
     for (const auto& [key, value] : cell.settings) words.push_back(key + "=" + value);
     try {
-      const auto resolved =
-          model::load(specification, cell.settings, model::Needs::training, catalogue);
+      const auto resolved = model::for_training(specification, cell.settings, catalogue);
       model::shape(resolved, catalogue);
+      data.push_back(resolved.data);
       plan.first_seed = static_cast<int64_t>(resolved.train.seed);
       plan.cells.push_back(planned(cell, resolved));
     } catch (const Error& error) {
@@ -108,6 +110,7 @@ SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vect
     }
   }
   if (has_errors(problems)) throw Error(problems);
+  for (const model::DataSection& one : data) data::require_texts(one);
   return plan;
 }
 

@@ -86,6 +86,7 @@ std::string command(const SweepResult& result, const CellResult& cell,
       add(key, value_text(value));
   }
   for (const auto& [key, value] : changes) add(key, value);
+  if (!result.catalogue.empty()) text += " --catalogue " + shell_quoted(result.catalogue);
   return text;
 }
 
