@@ -6,11 +6,14 @@
 #include <optional>
 #include <system_error>
 #include <tuple>
+#include <type_traits>
 
 #include <CLI/CLI.hpp>
 
 #include "addnorm/base/error.h"
 #include "addnorm/base/text.h"
+#include "addnorm/model/keys.h"
+#include "addnorm/model/toml_value.h"
 #include "output.h"
 #include "verb.h"
 
@@ -18,14 +21,22 @@ namespace addnorm::cli {
 namespace {
 
 template <typename Number>
-Number number_of(const std::string& name, const std::string& text, const char* what) {
+std::optional<Number> read_number(const std::string& text) {
   Number value{};
   const char* end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc() || result.ptr != end) {
-    fail_input(name, std::string("expected ") + what + ", got \"" + text + "\"");
-  }
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
   return value;
+}
+
+template <typename Number>
+Number number_of(const std::string& name, const std::string& text, const char* what) {
+  if (const auto value = read_number<Number>(text)) return *value;
+  if constexpr (std::is_same_v<Number, int64_t>) {  // 1e3
+    const auto value = read_number<double>(text);
+    if (value && model::is_whole(*value)) return static_cast<int64_t>(*value);
+  }
+  fail_input(name, std::string("expected ") + what + ", got \"" + text + "\"");
 }
 
 constexpr const char* whole_number = "a whole number";
@@ -91,12 +102,27 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// The option meant, or the key of the specification where those may stand: --lr is --train.lr.
+std::string near_option(const std::string& typed, const std::vector<std::string>& options,
+                        const Verb& verb) {
+  if (!typed.starts_with("-")) return "";
+  if (const std::string near = nearest(typed, options); !near.empty()) return near;
+  if (!verb.takes_overrides) return "";
+  std::vector<std::string> names;
+  for (const model::Key& key : model::keys()) names.push_back("--" + key.name());
+  const std::string near = nearest(typed, names);
+  for (const model::Key& key : model::keys()) {
+    if (!near.empty() && "--" + key.name() == near) return "--" + key.path;
+  }
+  return "";
+}
+
 [[noreturn]] void refuse_extras(const CLI::App& app, const Verb& verb) {
   Findings problems;
   const std::vector<std::string> names = option_names(app);
   for (const std::string& extra : app.remaining(true)) {
     std::string message = "expected an argument of `" + verb.name + "`, got \"" + extra + "\"";
-    const std::string near = nearest(extra.substr(0, extra.find('=')), names);
+    const std::string near = near_option(extra.substr(0, extra.find('=')), names, verb);
     message += near.empty() ? "; try addnorm " + verb.name + " --help" : "; try " + near;
     problems.push_back({Level::error, "command line", message});
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "output.h"
+#include "specification.h"
 #include "verb.h"
 
 namespace addnorm::cli {
@@ -35,8 +36,10 @@ nlohmann::ordered_json json_of(const std::vector<Difference>& differences) {
   return list;
 }
 
-int run(const std::string& a, const std::string& b, const Invocation& invocation) {
-  const lab::Comparison c = lab::compare(a, b, formula::Catalogue::builtin());
+int run(const std::string& a, const std::string& b, const std::string& catalogue,
+        const Invocation& invocation) {
+  for (const std::string& path : {a, b}) refuse_sweep(path, "inspect");
+  const lab::Comparison c = lab::compare(a, b, chosen_catalogue(catalogue));
   if (invocation.json) {
     const nlohmann::ordered_json all{
         {"keys", json_of(c.keys)},       {"follows", json_of(c.follows)}, {"fixed", c.fixed},
@@ -66,7 +69,9 @@ const Register verb(
        auto a = std::make_shared<std::string>(), b = std::make_shared<std::string>();
        arguments.positional("A", *a, "a specification or the folder of a run");
        arguments.positional("B", *b, "another one");
-       return [=](const Invocation& invocation) { return run(*a, *b, invocation); };
+       auto file = std::make_shared<std::string>();
+       arguments.option("--catalogue", *file, "a file of wirings of your own", "FILE");
+       return [=](const Invocation& invocation) { return run(*a, *b, *file, invocation); };
      }});
 
 }  // namespace

@@ -7,16 +7,23 @@
 #include "addnorm/train/evaluation_job.h"
 #include "addnorm/train/metrics.h"
 #include "output.h"
+#include "specification.h"
 #include "verb.h"
 
 namespace addnorm::cli {
 namespace {
 
-int run(const train::EvaluationJob& job, const Invocation& invocation) {
-  train::EvaluationJob own = job;
+struct Options {
+  train::EvaluationJob job;
+  std::string catalogue;
+};
+
+int run(const Options& options, const Invocation& invocation) {
+  train::EvaluationJob own = options.job;
+  refuse_sweep(own.model, "eval");
   own.overrides = invocation.overrides;
   const train::Evaluation result = train::evaluate(
-      own, formula::Catalogue::builtin(),
+      own, chosen_catalogue(options.catalogue),
       [&](const Findings& findings) { log_findings(findings, invocation.verbose); });
   if (result.tokens == 0) {
     fail_input("eval", "expected at least one target to judge, got none; try a longer text");
@@ -40,26 +47,28 @@ int run(const train::EvaluationJob& job, const Invocation& invocation) {
   return 0;
 }
 
-const Register verb({.name = "eval",
-                     .summary = "loss, perplexity and bits per byte of a model on text",
-                     .example = "addnorm eval runs/spec-1\n"
-                                "addnorm eval spec.toml --weights w.safetensors --data other.txt",
-                     .order = 52,
-                     .takes_overrides = true,
-                     .takes_json = true,
-                     .setup = [](Arguments& arguments) -> Action {
-                       auto job = std::make_shared<train::EvaluationJob>();
-                       arguments.positional("RUN|SPEC", job->model,
-                                            "a run's folder (its newest checkpoint), or a "
-                                            "specification");
-                       arguments.option("--weights", job->weights,
-                                        "these weights instead, safetensors", "FILE");
-                       arguments.list("--data", job->data,
-                                      "text to evaluate on instead of the validation part; pairs: "
-                                      "a tab-separated file",
-                                      "FILE");
-                       return [job](const Invocation& invocation) { return run(*job, invocation); };
-                     }});
+const Register verb(
+    {.name = "eval",
+     .summary = "loss, perplexity and bits per byte of a model on text",
+     .example = "addnorm eval runs/spec-1\n"
+                "addnorm eval spec.toml --weights w.safetensors --data other.txt",
+     .order = 52,
+     .takes_overrides = true,
+     .takes_json = true,
+     .setup = [](Arguments& arguments) -> Action {
+       auto options = std::make_shared<Options>();
+       train::EvaluationJob* job = &options->job;
+       arguments.positional("RUN|SPEC", job->model,
+                            "a run's folder (its newest checkpoint), or a "
+                            "specification");
+       arguments.option("--weights", job->weights, "these weights instead, safetensors", "FILE");
+       arguments.list("--data", job->data,
+                      "text to evaluate on instead of the validation part; pairs: "
+                      "a tab-separated file",
+                      "FILE");
+       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       return [options](const Invocation& invocation) { return run(*options, invocation); };
+     }});
 
 }  // namespace
 }  // namespace addnorm::cli

@@ -6,27 +6,41 @@
 #include "addnorm/train/evaluation_job.h"
 #include "addnorm/train/sample.h"
 #include "output.h"
+#include "specification.h"
 #include "verb.h"
 
 namespace addnorm::cli {
 namespace {
 
 struct Options {
-  std::string run;
+  std::string run, catalogue;
   train::SampleOptions sample;
   int64_t seed = 1;
 };
+
+struct NoReader {};  // nothing is generated for nobody
 
 int run(Options options, const Invocation& invocation) {
   if (options.sample.tokens < 0) fail_input("--tokens", "expected at least 0 tokens");
   if (!(options.sample.temperature >= 0)) fail_input("--temperature", "expected at least 0");
   options.sample.seed = static_cast<uint64_t>(options.seed);
+  refuse_sweep(options.run, "generate");
   const train::TrainedModel model =
-      train::load_run(options.run, {}, invocation.overrides, formula::Catalogue::builtin());
+      train::load_run(options.run, {}, invocation.overrides, chosen_catalogue(options.catalogue));
+  log_findings(model.findings, invocation.verbose);
   options.sample.t = model.t;
-  print(options.sample.prompt);
-  train::sample(*model.engine, *model.tokenizer, model.task, options.sample, print);
-  print("\n");
+  bool begun = false;  // the prompt stands before text, not before an error
+  const auto write = [&](const std::string& text) {
+    if (!begun) print(options.sample.prompt);
+    begun = true;
+    print(text);
+    if (output_closed()) throw NoReader();
+  };
+  try {
+    train::sample(*model.engine, *model.tokenizer, model.task, options.sample, write);
+    write("\n");
+  } catch (const NoReader&) {
+  }
   return 0;
 }
 
@@ -47,6 +61,7 @@ const Register verb(
        arguments.option("--temperature", options->sample.temperature,
                         "1: as the model says; 0: always the likeliest");
        arguments.option("--seed", options->seed, "of the choices (1)");
+       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
        return [options](const Invocation& invocation) { return run(*options, invocation); };
      }});
 

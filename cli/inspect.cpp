@@ -114,10 +114,11 @@ void print_text(const TensorFile& all) {
 // ---- a specification
 
 ModelSheet specification_sheet(const fs::path& path, const Options& options,
-                               const Invocation& invocation) {
+                               const Invocation& invocation, bool is_run) {
   const formula::Catalogue catalogue = chosen_catalogue(options.catalogue);
   const auto specification =
-      model::load(path, invocation.overrides, model::Needs::model, catalogue);
+      is_run ? model::load_resolved(path, invocation.overrides, model::Needs::model, catalogue)
+             : model::load(path, invocation.overrides, model::Needs::model, catalogue);
   Findings findings = specification.findings;
   const graph::ModelShape shape = model::shape(specification, catalogue);
   const graph::Graph graph = model::build(specification, shape, &findings);
@@ -177,6 +178,11 @@ void add_metrics(const fs::path& run, Sheet& sheet) {
           {"evaluations", metrics.evals.size()},
           {"torn", metrics.torn}};
   sheet.text += "\nMetrics\n";
+  if (metrics.absent) {
+    json["absent"] = true;
+    sheet.text += "  metrics.jsonl is missing; put it back from a copy\n";
+    return;
+  }
   if (metrics.steps.empty()) {
     sheet.text += "  no steps\n";
     return;
@@ -219,17 +225,23 @@ void add_metrics(const fs::path& run, Sheet& sheet) {
 }
 
 Sheet run_sheet(const fs::path& run, const Options& options, const Invocation& invocation) {
+  refuse_sweep(run.string(), "inspect");
   if (!fs::exists(run / "spec.toml")) {
     fail_input(run.string(),
                "expected a specification, a run's folder or a .safetensors file, got a "
                "folder without spec.toml");
   }
-  const ModelSheet model = specification_sheet(run / "spec.toml", options, invocation);
+  const ModelSheet model = specification_sheet(run / "spec.toml", options, invocation, true);
   Sheet sheet;
   sheet.json["specification"] = read_file(run / "spec.toml");
   sheet.text = "Specification as resolved\n\n" + read_file(run / "spec.toml") + "\nModel\n\n";
   sheet.json.update(model.json);
   sheet.text += model.text;
+  for (const char* name : {"env.json", "tokenizer.json"}) {
+    if (fs::exists(run / name)) continue;
+    sheet.json["missing"].push_back(name);
+    sheet.text += fmt::format("\n{} is missing; `resume` says what to do\n", name);
+  }
   add_checkpoints(run, sheet);
   add_metrics(run, sheet);
   return sheet;
@@ -250,7 +262,7 @@ int run(const Options& options, const Invocation& invocation) {
     }
     return 0;
   } else {
-    ModelSheet model = specification_sheet(target, options, invocation);
+    ModelSheet model = specification_sheet(target, options, invocation, false);
     sheet = {std::move(model.json), std::move(model.text)};
   }
   print(invocation.json ? to_text(sheet.json) + "\n" : sheet.text);

@@ -38,7 +38,7 @@ int guarded(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A reader that goes away is an error of print(), not the end of a run that still writes files.
+  // A reader that goes away is seen by print(), and is not the end of a run that still writes files.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), like a full disk
   const int code = guarded({argv + 1, argv + argc});

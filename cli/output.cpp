@@ -10,9 +10,13 @@
 namespace addnorm::cli {
 namespace {
 
-[[noreturn]] void output_failed(int code) {
+bool closed = false;
+
+void output_failed(int code) {
   // Nothing that is still buffered may be tried again at exit.
   std::setvbuf(stdout, nullptr, _IONBF, 0);
+  closed = code == EPIPE;
+  if (closed) return;
   fail_system("standard output", std::string("expected to write the result, got \"") +
                                      std::strerror(code) + "\"; try another place for it");
 }
@@ -20,8 +24,11 @@ namespace {
 }  // namespace
 
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) output_failed(errno);
+  if (closed || std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return;
+  output_failed(errno);
 }
+
+bool output_closed() { return closed; }
 
 void print_line(std::string_view text) {
   print(text);
@@ -29,7 +36,8 @@ void print_line(std::string_view text) {
 }
 
 void finish_output() {
-  if (std::fflush(stdout) != 0) output_failed(errno);
+  if (closed) return;
+  if (std::fflush(stdout) != 0) return output_failed(errno);
   if (std::ferror(stdout) != 0) output_failed(EIO);
 }
 

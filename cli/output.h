@@ -9,11 +9,13 @@
 
 namespace addnorm::cli {
 
-// Standard output. A write that fails (a full disk, a closed pipe) is an Error, Failure::system; it
-// may come with a later call, at the latest with finish_output().
+// Standard output. A write that fails (a full disk) is an Error, Failure::system; it may come with a
+// later call, at the latest with finish_output(). A reader that has gone away, as `head` does, is no
+// failure: what follows is dropped, and the verb does the rest of its work.
 void print(std::string_view text);
 void print_line(std::string_view text);
 void finish_output();
+bool output_closed();  // nobody reads any more
 
 void log(std::string_view line);  // standard error; failures to write are ignored
 // Errors and warnings to standard error; information only if `verbose`.

@@ -30,6 +30,7 @@ void write_error(const std::string& text) {
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds)) return "?";
+  if (seconds > 0 && seconds < 0.999) return fmt::format("{:.0f} ms", std::ceil(1000 * seconds));
   const auto whole = static_cast<int64_t>(std::lround(seconds));
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);

@@ -6,6 +6,7 @@
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
+#include "specification.h"
 #include "trained.h"
 #include "verb.h"
 
@@ -13,20 +14,23 @@ namespace addnorm::cli {
 namespace {
 
 struct Options {
-  std::string run, extend;
+  std::string run, extend, catalogue;
+  bool new_text = false;
   std::optional<int64_t> steps;
 };
 
 int run(const Options& options, const Invocation& invocation) {
+  refuse_sweep(options.run, "resume");
   train::ResumeOptions resume;
   resume.run = options.run;
   resume.overrides = invocation.overrides;
   resume.steps = options.steps;
   resume.extend = options.extend;
+  resume.new_text = options.new_text;
   resume.program = "addnorm " + version();
   Progress progress;
   return tell(
-      train::resume(resume, formula::Catalogue::builtin(), {progress, watch_interrupts()},
+      train::resume(resume, chosen_catalogue(options.catalogue), {progress, watch_interrupts()},
                     [&](const Findings& findings) { log_findings(findings, invocation.verbose); }));
 }
 
@@ -43,6 +47,10 @@ const Register verb(
        arguments.option("--steps", options->steps, "a later end than the planned one");
        arguments.choice("--extend", options->extend, {"keep", "rewarm", "stretch"},
                         "the learning rate of the added steps; without it the choices are listed");
+       arguments.flag("--new-text", options->new_text,
+                      "go on although the text has changed since the run was trained on it");
+       arguments.option("--catalogue", options->catalogue,
+                        "wirings of your own, to compare the run's formula with", "FILE");
        return [options](const Invocation& invocation) { return run(*options, invocation); };
      }});
 

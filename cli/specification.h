@@ -14,6 +14,9 @@ namespace addnorm::cli {
 // The built-in wirings and, where `file` is not "", those of a file (`--catalogue FILE`).
 formula::Catalogue chosen_catalogue(const std::string& file);
 
+// A folder of a sweep where `verb` takes a run is an Error that names its runs.
+void refuse_sweep(const std::string& path, const std::string& verb);
+
 struct Model {
   formula::Catalogue catalogue;
   model::Specification specification;

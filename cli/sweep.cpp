@@ -13,9 +13,11 @@
 #include "addnorm/base/threads.h"
 #include "addnorm/lab/duration.h"
 #include "addnorm/lab/plan.h"
+#include "addnorm/lab/run.h"
 #include "addnorm/lab/words.h"
 #include "addnorm/report/report.h"
 #include "output.h"
+#include "specification.h"
 #include "verb.h"
 
 namespace addnorm::cli {
@@ -24,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string specification, run, budget;
+  std::string specification, run, budget, catalogue;
   std::vector<std::string> wirings, cells;
   int64_t seeds = 3, workers = 0;
 };
@@ -110,6 +112,9 @@ void say_how_to_go_on(const Options& options, const fs::path& folder, const Invo
     command += " --" + key + " " + lab::shell_quoted(value);
   }
   for (const auto& cell : options.cells) command += " --cell " + lab::shell_quoted(cell);
+  if (!options.catalogue.empty()) {
+    command += " --catalogue " + lab::shell_quoted(options.catalogue);
+  }
   command += fmt::format(" --seeds {} --run {}", options.seeds, lab::shell_quoted(folder.string()));
   log(fmt::format("{}; {} runs were stopped in the middle. To go on:\n  {}",
                   end.stopped ? "stopped" : "the budget is spent", end.interrupted, command));
@@ -119,10 +124,18 @@ int run(const Options& options, const Invocation& invocation) {
   if (options.seeds < 1 || options.seeds > 10000) {
     fail_input("--seeds", fmt::format("expected 1 to 10000, got {}", options.seeds));
   }
-  const auto& catalogue = formula::Catalogue::builtin();
+  if (lab::is_sweep(options.specification) || lab::is_run(options.specification)) {
+    fail_input(options.specification,
+               "expected a specification or a text, got the folder of a finished or running " +
+                   std::string(lab::is_sweep(options.specification)
+                                   ? "sweep; it goes on with its first command"
+                                   : "run; try its spec.toml"));
+  }
+  const formula::Catalogue catalogue = chosen_catalogue(options.catalogue);
   lab::GridRequest request{options.wirings, invocation.overrides, options.cells};
-  const auto plan = lab::plan_sweep(options.specification, lab::make_grid(request),
-                                    static_cast<int>(options.seeds), catalogue);
+  auto plan = lab::plan_sweep(options.specification, lab::make_grid(request),
+                              static_cast<int>(options.seeds), catalogue);
+  plan.catalogue = options.catalogue;
   const fs::path folder = folder_for(options);
   const CoreCount cores = allowed_cores();
   lab::SweepOptions how;
@@ -171,7 +184,9 @@ const Register verb(
      .takes_json = true,
      .setup = [](Arguments& arguments) -> Action {
        auto o = std::make_shared<Options>();
-       arguments.positional("SPEC", o->specification, "the specification that all cells share");
+       arguments.positional(
+           "SPEC|TEXT", o->specification,
+           "the specification that all cells share, or a text as `train` takes it");
        arguments.list("--wiring", o->wirings,
                       "a wiring of the grid, name or formula; may be repeated", "WIRING");
        arguments.list("--cell", o->cells,
@@ -183,6 +198,7 @@ const Register verb(
                         "stop after this time, every cell with the same number of seeds +-1",
                         "TIME");
        arguments.option("--run", o->run, "folder of the sweep; an interrupted one goes on", "DIR");
+       arguments.option("--catalogue", o->catalogue, "a file of wirings of your own", "FILE");
        arguments.option("--workers", o->workers, "runs at a time (0: the allowed cores)");
        return [o](const Invocation& invocation) { return run(*o, invocation); };
      }});

@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "addnorm/checkpoint/run_state.h"
+#include "addnorm/lab/run.h"
 #include "addnorm/train/session.h"
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
+#include "specification.h"
 #include "trained.h"
 #include "verb.h"
 
@@ -15,17 +18,33 @@ namespace addnorm::cli {
 namespace {
 
 struct Options {
-  std::string spec, run, weights;
+  std::string spec, run, weights, catalogue;
   bool dry_run = false;
 };
 
+// The files of a run are no text to learn from.
+void refuse_run(const std::string& path) {
+  if (lab::is_run(path)) {
+    fail_input(path,
+               "expected a specification or a text, got the folder of a run; try addnorm "
+               "resume " +
+                   path + ", or addnorm train " + path + "/spec.toml");
+  }
+  if (lab::is_sweep(path)) {
+    fail_input(path,
+               "expected a specification or a text, got the folder of a sweep; try addnorm "
+               "report " +
+                   path);
+  }
+}
+
 int run(const Options& options, const Invocation& invocation) {
-  const auto& catalogue = formula::Catalogue::builtin();
+  const formula::Catalogue catalogue = chosen_catalogue(options.catalogue);
   const std::filesystem::path file = options.spec;
+  refuse_run(options.spec);
+  if (!options.run.empty() && !options.dry_run) checkpoint::require_new(options.run);
   const model::Specification specification =
-      file.extension() == ".toml"
-          ? model::load(file, invocation.overrides, model::Needs::training, catalogue)
-          : model::for_text(options.spec, invocation.overrides, catalogue);
+      model::for_training(file, invocation.overrides, catalogue);
   train::Plan plan = train::make_plan(specification, catalogue);
   log_findings(plan.findings, invocation.verbose);
   if (options.dry_run) {
@@ -59,6 +78,7 @@ const Register verb(
                         "DIR");
        arguments.option("--weights", options->weights, "start from these weights, safetensors",
                         "FILE");
+       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
        arguments.flag("--dry-run", options->dry_run,
                       "only print parameters, memory, FLOPs, entropies and warm-up");
        return [options](const Invocation& invocation) { return run(*options, invocation); };

@@ -74,6 +74,28 @@ TEST(Files, KeepsTheOldContentWhenTheWriterFails) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a.txt"});
 }
 
+// A folder that may not be written is no matter of space. Root may write everywhere, so as nobody.
+TEST(Files, MissingPermissionsAreCalledThat) {
+  TemporaryFolder folder;
+  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec |
+                                     fs::perms::others_read | fs::perms::others_exec);
+  const bool root = ::geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  const auto [failure, message] =
+      failure_of([&] { write_file_atomic(folder.path() / "file", "content"); });
+  if (root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  EXPECT_EQ(failure, Failure::system);
+  EXPECT_NE(message.find("the permissions of this one"), std::string::npos) << message;
+  for (const char* wrong : {"space", "free", "bytes"}) {
+    EXPECT_EQ(message.find(wrong), std::string::npos) << message;
+  }
+  fs::permissions(folder.path(), fs::perms::owner_all);
+}
+
 TEST(Files, NamesAMissingFile) {
   TemporaryFolder folder;
   const fs::path path = folder.path() / "none.txt";

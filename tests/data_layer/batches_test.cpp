@@ -245,6 +245,32 @@ TEST_F(BatchesOf, MasksChangeFromEpochToEpochButNotWithTheCut) {
   }
 }
 
+// A rate that draws nothing still leaves the validation part one target, at every batch size.
+TEST_F(BatchesOf, ASequenceHasAtLeastOneMaskedTarget) {
+  const Dataset data = open(std::string(40, 'a'), 8, Task::masked);
+  for (const double rate : {1e-9, 0.15}) {
+    for (const int64_t batch : {1, 2, 5}) {
+      const Batches batches(data.training, data.tokenizer, Task::masked,
+                            {Order::sequence, batch, 1, 0, rate});
+      int64_t targets = 0, counted = 0;
+      Batch one;
+      for (int64_t step = 1; step <= batches.steps_per_epoch(); ++step) {
+        batches.fill(step, 0, one);
+        if (step == 1 && rate < 0.1) {
+          EXPECT_EQ(one.targets.at(0), 'a');
+        }
+        targets += one.target_count();
+        counted += batches.target_count(step);
+      }
+      EXPECT_EQ(targets, counted);
+      EXPECT_GE(targets, 1);
+      if (rate < 0.1) {
+        EXPECT_EQ(targets, 1);
+      }
+    }
+  }
+}
+
 TEST_F(BatchesOf, PairsArePaddedOnBothSides) {
   const Dataset data = open("a\txyz\nbcd\tx\n", 8, Task::pairs);
   const Batches batches = make(data, Order::sequence, 2, 1, 1, Task::pairs);

@@ -73,8 +73,8 @@ TEST(Listing, LetValuesAreWrittenIn) {
 
 TEST(Listing, ANameWhoseEntryDiffersIsSaid) {
   const auto spec = parsed(small("wiring_name = \"pre-ln\"\n", "x = norm(x + f(x))"));
-  EXPECT_TRUE(
-      contains(warnings(spec), "model.wiring_name] the catalogue's entry pre-ln now differs"))
+  EXPECT_TRUE(contains(warnings(spec),
+                       "model.wiring_name] \"pre-ln\" is a catalogue entry that now differs"))
       << warnings(spec);
   EXPECT_EQ(parsed(small("wiring_name = \"pre-ln\"\n", "x = x+f( norm(x) ); out = norm(x)"))
                 .findings.size(),
@@ -82,6 +82,42 @@ TEST(Listing, ANameWhoseEntryDiffersIsSaid) {
   EXPECT_EQ(
       parsed(small("wiring_name = \"mine\"\n", "x = x+f(norm(x)); out = norm(x)")).findings.size(),
       0U);
+}
+
+// The resolved text of a run: sources stay what they were, a name that is gone is said.
+TEST(Listing, SourcesSurviveReadingAgain) {
+  const auto& catalogue = formula::Catalogue::builtin();
+  for (const char* wiring :
+       {"deepnorm", "mix-ln",
+        "block[1..1]: x = norm(x + f(x)) # flag\\nblock: x = x + f(norm(x))"}) {
+    const auto spec =
+        parsed(small("", wiring) +
+                   "[init]\nhead = \"zeros\"\n[data]\nsource = "
+                   "\"a  # flag\"\n[train]\nsteps = 5\nlr = 1e-3\n[train.decay]\nq = 0.5\n",
+               {{"model.ffn", "24"}}, Needs::training);
+    const std::string text = model::resolved_toml(spec);
+    SCOPED_TRACE(text);
+    const auto again = model::parse_resolved(text, "spec.toml", {}, Needs::training, catalogue);
+    EXPECT_EQ(model::resolved_toml(again), text);
+    EXPECT_EQ(again.sources.at("model.ffn"), model::Source::flag);
+    EXPECT_EQ(again.sources.at("train.decay.q"), model::Source::file);
+    EXPECT_EQ(again.sources.at("train.batch"), model::Source::default_value);
+    const auto changed =
+        model::parse_resolved(text, "spec.toml", {{"train.lr", "0.5"}}, Needs::training, catalogue);
+    EXPECT_EQ(changed.sources.at("train.lr"), model::Source::flag);
+    EXPECT_EQ(changed.sources.at("train.steps"), model::Source::file);
+    EXPECT_EQ(changed.sources.at("train.batch"), model::Source::default_value);
+  }
+  std::string text = model::resolved_toml(parsed(small("", "deepnorm")));
+  text.replace(text.find("\"deepnorm\""), 10, "\"forgotten\"");
+  const auto gone = model::parse_resolved(text, "spec.toml", {}, Needs::model, catalogue);
+  EXPECT_TRUE(contains(warnings(gone), "\"forgotten\" is not in the catalogue")) << warnings(gone);
+}
+
+// `addnorm spec > my.toml` is a specification for every verb.
+TEST(Listing, CommentedDefaultIsEnoughForTheModelAlone) {
+  EXPECT_EQ(parsed(model::commented_default()).model.vocab, 256);
+  EXPECT_EQ(parsed(model::commented_default(), {{"model.kind", "encoder"}}).model.vocab, 260);
 }
 
 TEST(Listing, CommentedDefaultLoads) {

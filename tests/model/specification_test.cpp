@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "addnorm/base/files.h"
 #include "support.h"
 
@@ -215,6 +217,13 @@ TEST(Specification, VocabularyAndTokenizer) {
       "[model]\nkind = \"decoder\"\nlayers = 2\nwidth = 16\nheads = 4\n"
       "context = 16\nwiring = \"pre-ln\"\n";
   EXPECT_TRUE(contains(problems(bare), "model.vocab]"));
+  // Known without the text, or not.
+  EXPECT_EQ(parsed(bare + rest).model.vocab, 256);
+  EXPECT_EQ(parsed(bare, {{"data.tokenizer", "bytes"}}).model.vocab, 256);
+  EXPECT_EQ(parsed(bare + rest, {{"model.kind", "encoder"}}).model.vocab, 260);
+  EXPECT_TRUE(contains(problems(bare + rest, {{"data.tokenizer", "chars"}}),
+                       "it depends on the text; try `vocab = N`"));
+  EXPECT_EQ(parsed(bare + rest, {{"data.tokenizer", "chars"}}, Needs::text).model.vocab, 0);
   EXPECT_EQ(parsed(bare + rest, {}, Needs::training).model.vocab, 256);
   EXPECT_EQ(parsed(bare + rest, {{"model.kind", "encoder"}}, Needs::training).model.vocab, 260);
   EXPECT_EQ(parsed(bare + rest, {{"data.tokenizer", "chars"}}, Needs::training).model.vocab, 0);
@@ -241,6 +250,43 @@ TEST(Specification, LearningRateAndWarmup) {
   EXPECT_EQ(model::weight_decay(spec.train), 0);
   EXPECT_TRUE(
       contains(problems(text, {{"train.warmup", "120%"}}, Needs::training), "train.warmup"));
+}
+
+TEST(Specification, NumbersThatLookRight) {
+  const std::string text = small("[data]\nsource = \"a.txt\"\n[train]\nsteps = 40\nlr = 1e-2\n");
+  const auto flagged = [&](const char* key, const char* value) {
+    return problems(text, {{key, value}}, Needs::training);
+  };
+  EXPECT_EQ(parsed(text, {{"train.steps", "1e3"}}, Needs::training).train.steps, 1000);
+  EXPECT_EQ(parsed(text, {{"train.warmup", "1.5E1"}}, Needs::training).train.warmup, "15");
+  EXPECT_TRUE(contains(flagged("train.steps", "1e-3"), "expected a whole number")) << "1e-3";
+  EXPECT_TRUE(contains(flagged("train.steps", "1e300"), "expected a whole number"));
+  EXPECT_TRUE(contains(flagged("train.steps", "1000.0"),
+                       "got 1000 with a decimal point or an exponent; try 1000"));
+  EXPECT_TRUE(contains(problems(small("[train]\nsteps = 1e3\n")), "try 1000"));
+  for (const char* value : {"inf", "nan", "-inf"}) {
+    EXPECT_TRUE(contains(flagged("train.lr", value), "expected a finite number of at least 0"))
+        << flagged("train.lr", value);
+  }
+  EXPECT_TRUE(contains(flagged("train.lr_scale.q", "inf"), "finite"))
+      << flagged("train.lr_scale.q", "inf");
+  for (const char* empty : {"", "  "}) {
+    EXPECT_TRUE(contains(flagged("model.wiring", empty), "expected a wiring, got an empty text"))
+        << flagged("model.wiring", empty);
+  }
+  EXPECT_TRUE(contains(flagged("data.tokenizer", ""), "got an empty one"));
+}
+
+// Weights are 32-bit floats.
+TEST(Specification, RulesThatNoFloatHoldsAreRefused) {
+  for (const char* rule : {"normal(1e300)", "xavier_uniform(1e37)", "constant(-1e37)"}) {
+    const std::string text = problems(small(), {{"init.default", rule}});
+    EXPECT_TRUE(contains(text, "[--init.default] expected a number of at most 1e36")) << text;
+  }
+  EXPECT_NO_THROW(parsed(small(), {{"init.default", "normal(1e30)"}}));
+  const std::string over = problems(small(), {{"init.default", "normal(1e999)"}});
+  EXPECT_TRUE(contains(over, "expected a number in normal(..), got `normal(1e999)`")) << over;
+  EXPECT_FALSE(contains(over, "try normal")) << over;
 }
 
 TEST(Specification, ExpressionsAreJudged) {
@@ -302,6 +348,16 @@ TEST(Specification, MissingOrStrangeFiles) {
   };
   EXPECT_EQ(load(folder.path() / "none.toml").first, Failure::input);
   EXPECT_EQ(load(folder.path()).first, Failure::input);
+  // A text is not a specification with a thousand mistakes.
+  for (const char* content : {"In the beginning = the word\n", "", "x = 1\n"}) {
+    std::ofstream(folder.path() / "my.txt") << content;
+    const auto [failure, message] = load(folder.path() / "my.txt");
+    EXPECT_EQ(failure, Failure::input);
+    EXPECT_TRUE(contains(message, "`addnorm train` and `addnorm sweep` take a text")) << message;
+    EXPECT_FALSE(contains(message, "syntax")) << message;
+  }
+  std::ofstream(folder.path() / "spec") << small();
+  EXPECT_EQ(model::load(folder.path() / "spec", {}, Needs::model, catalogue).model.layers, 2);
 }
 
 TEST(RoleFactors, ReadExpressionsAndDefaults) {

@@ -427,7 +427,7 @@ TEST(ProgramTraining, W7ChangedCatalogueEntryIsSaid) {
   spit(place / "r/spec.toml", spec);
   const Result result = place.run({"eval", "r"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.err, "the run's own formula is used")) << result.err;
+  EXPECT_TRUE(holds(result.err, "the formula written here is used")) << result.err;
 }
 
 TEST(ProgramTraining, WrongInput) {

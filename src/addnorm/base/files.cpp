@@ -95,6 +95,8 @@ size_t read_piece(const fs::path& path, int file, char* data, size_t size) {
   return done;
 }
 
+bool is_short_of_space(int code) { return code == ENOSPC || code == EDQUOT || code == EFBIG; }
+
 std::string free_bytes(const fs::path& folder) {
   struct statvfs info = {};
   if (::statvfs(folder.c_str(), &info) != 0) return "an unknown number of";
@@ -164,12 +166,12 @@ class Pending {
 
  private:
   [[noreturn]] void fail(const char* action, int code) const {
-    fail_system(
-        target_.string(),
-        fmt::format("{} failed: {}; wanted {} bytes, free {} bytes in {}; try another folder "
-                    "or free some space",
-                    action, reason(code), std::max(expected_, wanted_), free_bytes(folder_),
-                    folder_.string()));
+    std::string message = fmt::format("{} failed: {}; ", action, reason(code));
+    if (is_short_of_space(code)) {
+      message += fmt::format("wanted {} bytes, free {} bytes in {}; ", std::max(expected_, wanted_),
+                             free_bytes(folder_), folder_.string());
+    }
+    fail_system(target_.string(), message + remedy(code, "try another folder"));
   }
 
   fs::path target_;
@@ -182,6 +184,14 @@ class Pending {
 };
 
 }  // namespace
+
+std::string remedy(int error_number, const std::string& otherwise) {
+  if (is_short_of_space(error_number)) return "try another folder or free some space";
+  if (error_number == EACCES || error_number == EPERM || error_number == EROFS) {
+    return "try another folder, or the permissions of this one";
+  }
+  return otherwise;
+}
 
 std::string read_file(const fs::path& path, uint64_t limit) {
   std::unique_ptr<Descriptor> file;

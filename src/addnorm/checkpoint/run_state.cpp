@@ -41,7 +41,10 @@ bool is_temporary(const std::string& name) {
 void make_folder(const fs::path& folder) {
   std::error_code code;
   fs::create_directories(folder, code);
-  if (code) fail_system(folder.string(), "creating the folder failed: " + code.message());
+  if (code) {
+    fail_system(folder.string(), "creating the folder failed: " + code.message() + "; " +
+                                     remedy(code.value(), "try another folder"));
+  }
 }
 
 std::vector<TensorOut> to_file(const std::vector<Tensor>& tensors) {
@@ -99,14 +102,19 @@ TrainState state_from(const Json& json) {
 }
 
 [[noreturn]] void fail_damaged(const fs::path& file, const std::string& what) {
-  fail_input(
-      file.string(),
-      what + "; the checkpoint is damaged: remove its folder to go on from the one before it");
+  fail_input(file.string(),
+             what + "; the checkpoint is damaged: put the file back, or remove the folder " +
+                 file.parent_path().string() + " to go on from the checkpoint before it");
+}
+
+void require(const fs::path& file) {
+  if (!fs::exists(file)) fail_damaged(file, "expected this file of the checkpoint, got none");
 }
 
 // state.json, judged against DONE.
 Json read_state(const fs::path& checkpoint) {
   const fs::path file = checkpoint / "state.json";
+  require(file);
   const std::string text = read_file(file, uint64_t{1} << 24);
   if (trim(read_file(checkpoint / "DONE", 4096)) != sha256(text)) {
     fail_damaged(file, "expected the checksum that DONE holds, got another");
@@ -120,6 +128,7 @@ Json read_state(const fs::path& checkpoint) {
 
 void verify(const fs::path& checkpoint, const Json& json, const char* name) {
   const fs::path file = checkpoint / name;
+  require(file);
   const std::string expected = json.at("sha256").at(name);
   const std::string got = sha256_file(file);
   if (got != expected) {
@@ -159,6 +168,14 @@ std::optional<int64_t> step_of(std::string_view line) {
   return found->get<int64_t>();
 }
 
+[[noreturn]] void refuse_existing(const fs::path& folder) {
+  const bool run = fs::exists(folder / "spec.toml");
+  fail_input("--run",
+             fmt::format("expected a new folder, got {}, which exists; try {}another name",
+                         folder.string(),
+                         run ? fmt::format("`addnorm resume {}` or ", folder.string()) : ""));
+}
+
 // `temporary` to `folder` unless that exists. rename() itself replaces an empty folder.
 bool rename_new(const fs::path& temporary, const fs::path& folder) {
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE) == 0) {
@@ -177,20 +194,18 @@ bool rename_new(const fs::path& temporary, const fs::path& folder) {
 
 }  // namespace
 
+void require_new(const fs::path& folder) {
+  std::error_code code;
+  if (fs::symlink_status(folder, code).type() != fs::file_type::not_found) refuse_existing(folder);
+}
+
 fs::path create_run(const fs::path& folder, const std::string& name,
                     const std::map<std::string, std::string>& files) {
-  const auto refuse = [](const fs::path& existing) {
-    fail_input(
-        "--run",
-        fmt::format("expected a new folder, got {}, which exists; try `addnorm resume {}` or "
-                    "another name",
-                    existing.string(), existing.string()));
-  };
   std::error_code code;
   const bool named = !folder.empty();
   fs::path target = named ? fs::absolute(folder).lexically_normal() : fs::path("runs");
   if (named && !target.has_filename()) target = target.parent_path();  // "runs/a/"
-  if (named && fs::symlink_status(target, code).type() != fs::file_type::not_found) refuse(folder);
+  if (named) require_new(target);
   const fs::path parent = named ? target.parent_path() : target;
   make_folder(parent);
 
@@ -201,7 +216,7 @@ fs::path create_run(const fs::path& folder, const std::string& name,
   try {
     for (const auto& [file, content] : files) write_file_atomic(temporary / file, content);
     if (named) {
-      if (!rename_new(temporary, target)) refuse(folder);
+      if (!rename_new(temporary, target)) refuse_existing(folder);
       sync_folder(parent);
       return folder;
     }

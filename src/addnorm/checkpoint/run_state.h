@@ -40,6 +40,9 @@ struct TrainState {
 fs::path create_run(const fs::path& folder, const std::string& name,
                     const std::map<std::string, std::string>& files);
 
+// Error where something of this name exists: create_run() would refuse it.
+void require_new(const fs::path& folder);
+
 // Holds a run for one process; a second one gets an Error. Released when the process ends, however.
 class RunLock {
  public:

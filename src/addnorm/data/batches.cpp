@@ -39,6 +39,20 @@ Batches::Batches(std::shared_ptr<const Rows> rows, std::shared_ptr<const text::T
   ADDNORM_ASSERT(rows_->count() >= 1 || options.order == Order::sequence);
   ADDNORM_ASSERT(task != Task::masked || tokenizer_->special().mask >= 0);
   scratch_.resize(static_cast<size_t>(options.batch));
+  force_first_ = task == Task::masked && options.order == Order::sequence && rows_->count() > 0 &&
+                 !any_predicted();
+}
+
+bool Batches::any_predicted() const {
+  for (int64_t step = 1; step <= steps_per_epoch(); ++step) {
+    if (target_count(step) > 0) return true;
+  }
+  return false;
+}
+
+bool Batches::predicted(const Random& random, int64_t step, int64_t row, size_t position) const {
+  return random.uniform(2 * position) < options_.mask_rate ||
+         (force_first_ && step == 1 && row == 0 && position == 0);
 }
 
 int64_t Batches::steps_per_epoch() const {
@@ -90,7 +104,7 @@ void Batches::mask(int64_t step, int64_t row, Row& tokens) const {
   const Random random = mask_random(step, row);
   const auto ordinary = static_cast<uint64_t>(tokenizer_->ordinary_ids());
   for (size_t i = 0; i < tokens.tokens.size(); ++i) {
-    if (random.uniform(2 * i) >= options_.mask_rate) {
+    if (!predicted(random, step, row, i)) {
       tokens.targets[i] = nodes::Batch::ignored;
       continue;
     }
@@ -116,7 +130,7 @@ int64_t Batches::target_count(int64_t step) const {
     }
     const Random random = mask_random(step, row);
     for (int64_t i = 0; i < length; ++i) {
-      total += random.uniform(2 * static_cast<uint64_t>(i)) < options_.mask_rate;
+      total += predicted(random, step, row, static_cast<size_t>(i));
     }
   }
   return total;

@@ -29,7 +29,8 @@ struct BatchOptions {
   double mask_rate = 0;  // Task::masked: share of the positions predicted
 };
 
-// One thread at a time, also through const functions.
+// One thread at a time, also through const functions. The rows of a sequence hold at least one target:
+// where no position of masked prediction was drawn, the first position of the first row is predicted.
 class Batches {
  public:
   Batches(std::shared_ptr<const Rows> rows, std::shared_ptr<const text::Tokenizer> tokenizer,
@@ -54,11 +55,14 @@ class Batches {
   int64_t place(int64_t step, int64_t row) const;
   Random mask_random(int64_t step, int64_t row) const;
   void mask(int64_t step, int64_t row, Row& tokens) const;
+  bool predicted(const Random& random, int64_t step, int64_t row, size_t position) const;
+  bool any_predicted() const;
 
   std::shared_ptr<const Rows> rows_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   Task task_;
   BatchOptions options_;
+  bool force_first_ = false;  // a sequence in which no position was drawn
   // Only to save work: what comes out does not depend on them. One thread at a time.
   mutable std::vector<Row> scratch_;
   mutable std::optional<Shuffle> shuffle_;

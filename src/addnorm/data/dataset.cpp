@@ -316,6 +316,22 @@ Batches Dataset::validation_batches(Task task, const model::DataSection& data,
 
 Dataset open_dataset(const DatasetOptions& options) { return Opener(options).open(); }
 
+std::vector<TextRecord> record_texts(const model::DataSection& data) {
+  std::vector<TextRecord> records;
+  Findings told_by_open_dataset;
+  const auto add = [&](const std::vector<std::string>& names, const std::string& key) {
+    if (names.empty()) return;
+    const auto encoding = text::encoding_named(data.encoding);
+    for (const TextFile& file : open_texts(names, encoding, key, told_by_open_dataset)) {
+      records.push_back(record_of(file));
+    }
+  };
+  add(data.source, "data.source");
+  add(data.target, "data.target");
+  if (!share_of(data.validation)) add({data.validation}, "data.validation");
+  return records;
+}
+
 std::shared_ptr<const Rows> open_evaluation(const std::vector<std::string>& files,
                                             const DatasetOptions& options, Findings& findings) {
   Opener opener(options);

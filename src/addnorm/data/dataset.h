@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "addnorm/base/error.h"
 #include "addnorm/data/batches.h"
@@ -43,6 +44,9 @@ struct Dataset {
 // folder without text, text in another encoding, an unknown character, a training part shorter than one
 // row, pairs whose files have different numbers of lines.
 Dataset open_dataset(const DatasetOptions& options);
+
+// All files of [data] in the order in which they are used: source, target, validation.
+std::vector<TextRecord> record_texts(const model::DataSection& data);
 
 // One part alone: all rows of the files, in order and complete, for `eval --data`.
 std::shared_ptr<const Rows> open_evaluation(const std::vector<std::string>& files,

@@ -103,6 +103,10 @@ TextFile::TextFile(const fs::path& path, text::Encoding encoding, Findings& find
                    replaced, invalid)});
 }
 
+TextRecord record_of(const TextFile& file) {
+  return {file.name(), file.text().size(), sha256(file.text())};
+}
+
 std::vector<fs::path> expand_sources(const std::vector<std::string>& names, text::Encoding encoding,
                                      Findings& findings) {
   std::vector<fs::path> all;
@@ -139,6 +143,17 @@ std::vector<fs::path> expand_sources(const std::vector<std::string>& names, text
 TextFiles open_texts(const std::vector<std::string>& names, text::Encoding encoding,
                      const std::string& key, Findings& findings) {
   if (names.empty()) fail_input(key, "expected files or folders, got none");
+  for (const std::string& name : names) {
+    std::error_code ignored;
+    if (fs::status(name, ignored).type() != fs::file_type::not_found) continue;
+    const bool of_file = key.starts_with("data.");
+    fail_input(name, fmt::format("expected a file or folder with the text of {}, got none of this "
+                                 "name; try another path{}",
+                                 key,
+                                 of_file ? fmt::format(": set {} under [data], or pass --{} FILE",
+                                                       key.substr(5), key)
+                                         : ""));
+  }
   TextFiles files;
   bool any = false;
   for (const fs::path& path : expand_sources(names, encoding, findings)) {

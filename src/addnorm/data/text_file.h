@@ -32,13 +32,23 @@ class TextFile {
 
 using TextFiles = std::vector<TextFile>;
 
+// What a text file held when it was read, so that another content can be told later.
+struct TextRecord {
+  std::string file;
+  uint64_t bytes = 0;  // of the text, after repairs
+  std::string sha256;
+  bool operator==(const TextRecord&) const = default;
+};
+TextRecord record_of(const TextFile& file);
+
 // The files that the names stand for: files as they are, of folders all text files below in byte
 // order of their paths. Skipped entries (hidden, binary unless the encoding is bytes, neither file nor
 // folder) are named in a warning; a folder without text is an Error.
 std::vector<fs::path> expand_sources(const std::vector<std::string>& names, text::Encoding encoding,
                                      Findings& findings);
 
-// All of them opened; an Error where they hold no text at all. `key` names the key in messages.
+// All of them opened; an Error where they hold no text at all. `key` names the key or option in
+// messages.
 TextFiles open_texts(const std::vector<std::string>& names, text::Encoding encoding,
                      const std::string& key, Findings& findings);
 

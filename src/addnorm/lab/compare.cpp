@@ -260,6 +260,15 @@ Comparison compare(const fs::path& a, const fs::path& b, const formula::Catalogu
   differing(values_of(first.specification), values_of(second.specification), &result.keys);
   differing(followers_of(first), followers_of(second), &result.follows);
   result.fixed = fixed_roles(first, second);
+  for (const Side* side : {&first, &second}) {
+    for (const std::string& line : changed_wirings(side->specification)) {
+      result.remarks.push_back(side->specification.file + ": " + line);
+    }
+    if (side->run && side->run->metrics.absent) {
+      result.remarks.push_back((side->run->folder / "metrics.jsonl").string() +
+                               " is missing; put it back from a copy to compare losses");
+    }
+  }
   if (!first.run || !second.run) return result;
   differing(environment_of(*first.run), environment_of(*second.run), &result.machine);
   compare_curves(*first.run, *second.run, &result);

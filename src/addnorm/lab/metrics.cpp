@@ -143,7 +143,11 @@ Metrics parse_metrics(std::string_view text, const std::string& file) {
 }
 
 Metrics read_metrics(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) return {};
+  if (!std::filesystem::exists(file)) {
+    Metrics none;
+    none.absent = true;
+    return none;
+  }
   return parse_metrics(read_file(file), file.string());
 }
 

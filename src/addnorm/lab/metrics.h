@@ -56,6 +56,7 @@ struct Note {
 };
 
 struct Metrics {
+  bool absent = false;  // there is no file
   std::vector<StepRecord> steps;
   std::vector<EvalRecord> evals;
   std::vector<DiagRecord> diags;

@@ -123,8 +123,7 @@ SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vect
   std::vector<Findings> problems(cells.size());
   for (size_t i = 0; i < cells.size(); ++i) {
     try {
-      const auto resolved =
-          model::load(specification, cells[i].settings, model::Needs::training, catalogue);
+      const auto resolved = model::for_training(specification, cells[i].settings, catalogue);
       model::shape(resolved, catalogue);
       plan.first_seed = static_cast<int64_t>(resolved.train.seed);
       PlannedCell cell = planned(cells[i], resolved);

@@ -10,7 +10,7 @@
 
 namespace addnorm::lab {
 
-// The problems of all cells come in one Error, each with the cell that has them. Runs are numbered
+// `specification` is a TOML file, or a text as `train` takes it. The problems of all cells come in one Error, each with the cell that has them. Runs are numbered
 // from the specification's train.seed.
 SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vector<Cell>& cells,
                      int seeds, const formula::Catalogue& catalogue);

@@ -120,6 +120,7 @@ std::string sweep_json(const SweepResult& result) {
   ordered_json root;
   root["unigram_entropy"] = result.unigram_entropy ? number_json(*result.unigram_entropy) : nullptr;
   root["specification"] = result.specification;
+  if (!result.catalogue.empty()) root["catalogue"] = result.catalogue;
   root["planned_seeds"] = result.planned_seeds;
   root["complete"] = result.complete();
   root["cells"] = ordered_json::array();
@@ -158,6 +159,7 @@ SweepResult parse_sweep(const std::string& text, const std::string& file) {
         });
     SweepResult result;
     result.specification = root.value("specification", std::string());
+    result.catalogue = root.value("catalogue", std::string());
     result.planned_seeds = root.value("planned_seeds", 0);
     if (const double h1 = number_from(root, "unigram_entropy"); std::isfinite(h1)) {
       result.unigram_entropy = h1;

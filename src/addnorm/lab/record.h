@@ -46,6 +46,7 @@ struct CellResult {
 
 struct SweepResult {
   std::string specification;  // path as the user gave it
+  std::string catalogue;      // likewise; "" without one
   int planned_seeds = 0;
   std::optional<double> unigram_entropy;  // nat per token
   std::vector<CellResult> cells;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "addnorm/base/files.h"
@@ -29,13 +30,33 @@ bool is_sweep(const std::filesystem::path& folder) {
   return fs::is_regular_file(folder / "sweep.json");
 }
 
+std::vector<std::string> changed_wirings(const model::Specification& specification) {
+  std::vector<std::string> lines;
+  for (const Finding& finding : specification.findings) {
+    if (finding.where.ends_with("wiring_name")) lines.push_back(finding.message);
+  }
+  return lines;
+}
+
+std::vector<std::string> runs_below(const fs::path& sweep) {
+  std::vector<std::string> runs;
+  std::error_code ignored;
+  for (auto at = fs::recursive_directory_iterator(sweep / "runs", ignored);
+       at != fs::recursive_directory_iterator(); at.increment(ignored)) {
+    if (at.depth() >= 1) at.disable_recursion_pending();
+    if (at.depth() == 1 && is_run(at->path())) runs.push_back(at->path().string());
+  }
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
 RunRecord read_run(const std::filesystem::path& folder, const formula::Catalogue& catalogue) {
   RunRecord run;
   run.folder = folder;
   const fs::path file = folder / "spec.toml";
   run.specification_text = read_file(file);
-  run.specification =
-      model::parse(run.specification_text, file.string(), {}, model::Needs::training, catalogue);
+  run.specification = model::parse_resolved(run.specification_text, file.string(), {},
+                                            model::Needs::training, catalogue);
   run.metrics = read_metrics(folder / "metrics.jsonl");
   if (fs::exists(folder / "env.json")) run.environment = read_file(folder / "env.json");
   return run;
@@ -64,6 +85,11 @@ std::string run_question(const RunRecord& run) {
 std::string run_answer(const RunRecord& run) {
   const Metrics& metrics = run.metrics;
   const int64_t last = metrics.last_step();
+  if (metrics.absent) {
+    return "The run's metrics.jsonl is missing, so nothing is known about its training. Put the "
+           "file "
+           "back from a copy.";
+  }
   if (last == 0) return "No update has been made yet. There is nothing to judge.";
   const double m = mean_loss(metrics.steps, last);
   const Outcome outcome = run.outcome();

@@ -26,6 +26,13 @@ struct RunRecord {
 bool is_run(const std::filesystem::path& folder);    // holds spec.toml
 bool is_sweep(const std::filesystem::path& folder);  // holds sweep.json
 
+// The runs of a sweep's folder, sorted.
+std::vector<std::string> runs_below(const std::filesystem::path& sweep);
+
+// What the catalogue has to say about the names that a run's formulas came from: nothing, unless an
+// entry differs by now.
+std::vector<std::string> changed_wirings(const model::Specification& specification);
+
 // Works while the run goes on and after it was killed.
 RunRecord read_run(const std::filesystem::path& folder, const formula::Catalogue& catalogue);
 

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "addnorm/base/error.h"
@@ -33,7 +35,11 @@ class FolderLock {
   explicit FolderLock(const fs::path& folder) {
     const fs::path file = folder / ".lock";
     descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT, 0644);
-    if (descriptor_ < 0) fail_system(file.string(), "expected to create it, got no permission");
+    if (descriptor_ < 0) {
+      const std::error_code problem(errno, std::generic_category());
+      fail_system(file.string(), "expected to create it, got: " + problem.message() + "; " +
+                                     remedy(problem.value(), "try another --run"));
+    }
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor_);
       fail_input(
@@ -128,13 +134,17 @@ class Sweep {
           "expected an empty folder or one of a sweep, got something else; take another --run");
     }
     fs::create_directories(folder_ / "runs", problem);
-    if (problem)
-      fail_system((folder_ / "runs").string(), "expected to create it, got: " + problem.message());
+    if (problem) {
+      fail_system((folder_ / "runs").string(), "expected to create it, got: " + problem.message() +
+                                                   "; " +
+                                                   remedy(problem.value(), "try another --run"));
+    }
   }
 
   // Seed by seed; in a round the longest runs first, so that the cores come out even.
   void make_tasks() {
     result().specification = plan_.specification.string();
+    result().catalogue = plan_.catalogue;
     result().planned_seeds = plan_.seeds;
     std::vector<size_t> order;
     for (size_t i = 0; i < plan_.cells.size(); ++i) {
@@ -239,6 +249,9 @@ class Sweep {
       }
       arguments.insert(arguments.end(),  // the last of a key counts
                        {"--train.threads", "1", "--train.seed", std::to_string(task.seed)});
+    }
+    if (!plan_.catalogue.empty()) {
+      arguments.insert(arguments.end(), {"--catalogue", plan_.catalogue});
     }
     fs::create_directories(run.parent_path());
     fs::remove(log_of(task));

@@ -29,7 +29,8 @@ struct PlannedCell {
 };
 
 struct SweepPlan {
-  std::filesystem::path specification;
+  std::filesystem::path specification;  // or a text
+  std::string catalogue;                // file of the user's own wirings, "" for none
   std::vector<PlannedCell> cells;
   int seeds = 3;
   int64_t first_seed = 1;

@@ -83,6 +83,7 @@ std::string command(const SweepResult& result, const CellResult& cell, const Set
   }
   for (const auto& [key, value] : changes) add(key, value);
   if (seed != cell.seeds.end()) add("train.seed", std::to_string(seed->seed));
+  if (!result.catalogue.empty()) text += " --catalogue " + shell_quoted(result.catalogue);
   return text;
 }
 

@@ -58,12 +58,9 @@ InitRule numbers(const Parameter& parameter, const std::string& text, formula::S
   names["fan_out"] = out;
   if (parameter.layer >= 0) names["l"] = parameter.layer + 1;
   const auto value = formula::evaluate(*parsed.argument, names);
-  if (!value || !std::isfinite(*value) || (*value < 0 && parsed.kind != "constant")) {
+  if (const std::string wrong = number_problem(parsed, value); !wrong.empty()) {
     fail_input("init." + std::string(graph::role_name(parameter.role)),
-               "expected a finite number" +
-                   std::string(parsed.kind == "constant" ? "" : " of at least 0") + " for " +
-                   parameter.name + ", got " + (value ? shortest(*value) : std::string("none")) +
-                   " from `" + text + "`" +
+               wrong + " from `" + text + "` for " + parameter.name +
                    (parameter.layer < 0 && formula::reads(*parsed.argument, "l")
                         ? "; `l` has a value inside blocks only: set this role on its own"
                         : ""));

@@ -1,6 +1,7 @@
 #include "addnorm/model/init_rule.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "addnorm/base/text.h"
 #include "addnorm/formula/scalar.h"
@@ -30,8 +31,14 @@ RuleText parse_rule(const std::string& text) {
   formula::ExprPtr expression;
   try {
     expression = formula::parse_expression(text);
-  } catch (const Error&) {
-    not_a_rule("\"" + text + "\"");
+  } catch (const Error& error) {
+    const std::string name = trim(text.substr(0, text.find('(')));
+    const auto& known = rule_names();
+    if (std::find(known.begin(), known.end(), name) == known.end() || error.findings().empty()) {
+      not_a_rule("\"" + text + "\"");
+    }
+    throw Error(Failure::input, "expected a number in " + name + "(..), got `" + text +
+                                    "`: " + error.findings().front().message);
   }
   if (expression->kind == Expr::Kind::name && expression->name == "zeros") {
     return {"constant", formula::number(0)};
@@ -46,6 +53,18 @@ RuleText parse_rule(const std::string& text) {
                                     std::to_string(expression->args.size()));
   }
   return {expression->name, expression->args[0]};
+}
+
+std::string number_problem(const RuleText& rule, const std::optional<double>& value) {
+  // A draw of ten standard deviations stays a float, and so do sums over a row of a few of them.
+  constexpr double largest = 1e36;
+  const bool constant = rule.kind == "constant";
+  const std::string got = ", got " + (value ? shortest(*value) : std::string("none"));
+  if (!value || !std::isfinite(*value) || (*value < 0 && !constant)) {
+    return "expected a finite number" + std::string(constant ? "" : " of at least 0") + got;
+  }
+  if (std::abs(*value) <= largest) return "";
+  return "expected a number of at most 1e36, for weights are 32-bit floats" + got;
 }
 
 bool same_rule(const std::string& a, const std::string& b) {

@@ -1,6 +1,7 @@
 // The grammar of initialization rules: NAME(expression) or `zeros`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct RuleText {
 
 // Throws Error without a place for a rule that is none.
 RuleText parse_rule(const std::string& text);
+// "" where a rule can draw finite 32-bit floats with this number, else "expected .., got ..".
+std::string number_problem(const RuleText& rule, const std::optional<double>& value);
 bool same_rule(const std::string& a, const std::string& b);  // up to spelling
 const std::vector<std::string>& rule_names();
 

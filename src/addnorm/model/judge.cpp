@@ -124,11 +124,28 @@ void judge_kind(Loader* loader) {
 
 void judge_vocabulary(Loader* loader) {
   Specification& spec = loader->spec;
-  if (loader->needs != Needs::training || spec.data.tokenizer != "bytes" ||
-      spec.model.kind.empty()) {
-    return;
-  }
+  if (spec.model.kind.empty() || !loader->good("data.tokenizer")) return;
   const int64_t size = spec.model.kind == "decoder" ? 256 : 260;
+  const bool bytes = spec.data.tokenizer == "bytes";
+  if (loader->needs == Needs::model) {
+    if (loader->given("model.vocab")) return;  // no text need fit to it
+    const bool bare =
+        std::none_of(loader->entries().begin(), loader->entries().end(),
+                     [](const auto& entry) { return entry.first.starts_with("data."); });
+    if (bare || !bytes) {
+      loader->problem(
+          "model.vocab",
+          "expected a whole number of at least 1, got nothing: " +
+              std::string(bare ? "the key is required where no [data] says how the text becomes "
+                                 "tokens; try `vocab = " +
+                                     number(size) +
+                                     "` under [model], the ids of tokenizer = \"bytes\""
+                               : "with tokenizer = \"" + spec.data.tokenizer +
+                                     "\" it depends on the text; try `vocab = N` under [model]"));
+      return;
+    }
+  }
+  if (!bytes) return;
   default_size(loader, "model.vocab", &spec.model.vocab, size);
   if (loader->good("model.vocab") && spec.model.vocab < size) {
     loader->problem("model.vocab", "expected at least " + number(size) +

@@ -107,7 +107,7 @@ std::string Key::judge(const TomlValue& value) const {
       good = value.is_number() && in_range(*this, value.number);
       break;
     case KeyType::text:
-      good = text && !value.text.empty() && (words.empty() || is_word(*this, value.text));
+      good = text && !trim(value.text).empty() && (words.empty() || is_word(*this, value.text));
       break;
     case KeyType::expression:
       good =
@@ -138,10 +138,25 @@ std::string Key::judge(const TomlValue& value) const {
       }
   }
   if (good) return "";
-  std::string hint;
-  if (text && !words.empty()) hint = nearest(value.text, words);
-  return "expected " + expected() + ", got " + value.describe() +
-         (hint.empty() ? "" : "; try \"" + hint + "\"");
+  const std::string what = expected(), got = value.describe();
+  if (path.ends_with("wiring") && text && trim(value.text).empty()) {
+    return "expected a wiring, got an empty text; try a name that `addnorm wirings` lists, or a "
+           "formula such as \"x = norm(x + f(x))\"";
+  }
+  if (text && value.text.empty()) return "expected " + what + ", got an empty one";
+  if (value.is_number() && !std::isfinite(value.number)) {
+    const bool number = what.starts_with("a number");
+    return "expected " + (number ? "a finite" + what.substr(1) : what + ", finite") + ", got " +
+           got;
+  }
+  const bool counts = type == KeyType::integer || type == KeyType::count_or_share;
+  if (counts && value.kind == Kind::number && is_whole(value.number)) {
+    const std::string plain = std::to_string(static_cast<int64_t>(value.number));
+    return "expected " + what + ", got " + plain + " with a decimal point or an exponent; try " +
+           plain;
+  }
+  const std::string hint = text && !words.empty() ? nearest(value.text, words) : "";
+  return "expected " + what + ", got " + got + (hint.empty() ? "" : "; try \"" + hint + "\"");
 }
 
 namespace {

@@ -89,6 +89,32 @@ std::string resolved_toml(const Specification& spec) {
   return out;
 }
 
+std::map<std::string, Source> sources_in(const std::string& resolved) {
+  std::map<std::string, Source> sources;
+  std::string section, name;
+  bool inside = false;  // of a text over several lines
+  for (const std::string& line : split(resolved, '\n')) {
+    const size_t equals = line.find(" = ");
+    if (!inside && line.starts_with('[')) section = line.substr(1, line.find(']') - 1);
+    if (!inside && equals != std::string::npos) {
+      name = line.substr(0, equals);
+      if (name.starts_with('"')) name = name.substr(1, name.size() - 2);
+      inside = line.substr(equals + 3) == R"(""")";
+      if (inside) continue;
+    }
+    const size_t comment = line.rfind("  # ");
+    if (comment == std::string::npos || name.empty()) continue;
+    if (inside && !line.substr(0, comment).ends_with(R"(""")")) continue;
+    inside = false;
+    for (const Source source :
+         {Source::default_value, Source::wiring, Source::file, Source::flag}) {
+      if (line.substr(comment + 4) == source_name(source)) sources[section + "." + name] = source;
+    }
+    name.clear();
+  }
+  return sources;
+}
+
 std::string commented_default() {
   std::string out =
       "# A specification of addnorm. Keys that are commented out follow from others or are rarely "

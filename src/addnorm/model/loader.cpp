@@ -46,6 +46,16 @@ TomlValue flag_value(const Key& key, const std::string& text) {
       const auto read = std::from_chars(text.data(), end, number.number);
       return read.ec == std::errc{} && read.ptr == end ? number : plain(text);
     }
+    case KeyType::integer:
+    case KeyType::count_or_share: {
+      if (!value || value->kind != TomlValue::Kind::number) break;
+      const bool exponent = text.find_first_of("eE") != std::string::npos;
+      if (!exponent || !is_whole(value->number)) break;  // 1e3, but not 1000.0
+      TomlValue whole = *value;
+      whole.kind = TomlValue::Kind::integer;
+      whole.integer = static_cast<int64_t>(value->number);
+      return whole;
+    }
     default:
       break;
   }
@@ -117,6 +127,12 @@ void Loader::take_overrides(const Overrides& overrides) {
 
 bool Loader::from_flag(const std::string& path) const { return flags_.contains(path); }
 
+Source Loader::source_of(const std::string& path) const {
+  if (from_flag(path)) return Source::flag;
+  const auto found = sources_.find(path);
+  return found == sources_.end() ? Source::file : found->second;
+}
+
 int Loader::order(const std::string& path) const {
   const auto found = given_.find(path);
   return found == given_.end() ? after_the_file : found->second.line;
@@ -173,7 +189,7 @@ bool Loader::is_required(const Key& key) const {
     case Required::pair:
       return pair;
     case Required::bare:
-      return needs == Needs::model;
+      return false;  // judge.cpp: the tokenizer may decide it
     case Required::training:
       return needs == Needs::training;
     case Required::wiring:
@@ -204,7 +220,7 @@ void Loader::write(bool listing) {
         continue;
       }
       key.write(spec, found->second.value, path);
-      spec.sources[path] = from_flag(path) ? Source::flag : Source::file;
+      spec.sources[path] = source_of(path);
     }
     if (given_.contains(key.path)) continue;
     std::string standard = key.standard;

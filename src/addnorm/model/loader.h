@@ -19,6 +19,9 @@ class Loader {
 
   void take_file(const std::string& toml);
   void take_overrides(const Overrides& overrides);
+  // Where the values of the file came from, of a file that says so.
+  void take_sources(std::map<std::string, Source> sources) { sources_ = std::move(sources); }
+  bool of_a_run() const { return !sources_.empty(); }
   // Judges every value, writes it or its default. With `listing`, required keys that are absent take
   // the value of `addnorm spec`.
   void write(bool listing);
@@ -52,11 +55,13 @@ class Loader {
     Finding finding;
   };
   int order(const std::string& path) const;
+  Source source_of(const std::string& path) const;
   bool is_required(const Key& key) const;
   void missing(const Key& key);
 
   std::string file_;
   std::map<std::string, TomlEntry> given_;  // by path
+  std::map<std::string, Source> sources_;
   std::set<std::string> flags_;
   std::set<std::string> bad_;
   std::vector<Noted> noted_;

@@ -1,9 +1,12 @@
 #include "addnorm/model/specification.h"
 
 #include <cmath>
+#include <system_error>
 
 #include "addnorm/base/files.h"
+#include "addnorm/model/keys.h"
 #include "addnorm/model/loader.h"
+#include "addnorm/model/toml_value.h"
 
 namespace addnorm::model {
 namespace {
@@ -16,6 +19,20 @@ Specification finish(Loader* loader, const Overrides& overrides, bool listing) {
   judge_together(loader);
   resolve_wirings(loader);
   return loader->finish();
+}
+
+// A file of any other name is a text unless it reads like a specification: its problems as TOML
+// would say nothing.
+std::string specification_text(const std::filesystem::path& file) {
+  if (file.extension() == ".toml") return read_file(file, largest_file);
+  std::error_code code;
+  const auto size = std::filesystem::file_size(file, code);
+  std::string text = !code && size > largest_file ? "" : read_file(file, largest_file);
+  if (holds_table(text, is_section)) return text;
+  fail_input(file.string(),
+             "expected a specification (*.toml), got a file that is none; `addnorm train` and "
+             "`addnorm sweep` take a text as it is, `addnorm spec > my.toml` writes a "
+             "specification");
 }
 
 // "5%" of all updates, rounded up; or a number of updates.
@@ -37,9 +54,29 @@ Specification parse(const std::string& toml, const std::string& file, const Over
   return finish(&loader, overrides, false);
 }
 
+Specification parse_resolved(const std::string& toml, const std::string& file,
+                             const Overrides& overrides, Needs needs,
+                             const formula::Catalogue& catalogue) {
+  Loader loader(file, needs, catalogue);
+  loader.take_file(toml);
+  loader.take_sources(sources_in(toml));
+  return finish(&loader, overrides, false);
+}
+
 Specification load(const std::filesystem::path& file, const Overrides& overrides, Needs needs,
                    const formula::Catalogue& catalogue) {
-  return parse(read_file(file, largest_file), file.string(), overrides, needs, catalogue);
+  return parse(specification_text(file), file.string(), overrides, needs, catalogue);
+}
+
+Specification load_resolved(const std::filesystem::path& file, const Overrides& overrides,
+                            Needs needs, const formula::Catalogue& catalogue) {
+  return parse_resolved(specification_text(file), file.string(), overrides, needs, catalogue);
+}
+
+Specification for_training(const std::filesystem::path& file, const Overrides& overrides,
+                           const formula::Catalogue& catalogue) {
+  return file.extension() == ".toml" ? load(file, overrides, Needs::training, catalogue)
+                                     : for_text(file.string(), overrides, catalogue);
 }
 
 Specification for_text(const std::string& text_file, const Overrides& overrides,

@@ -78,7 +78,9 @@ struct Specification {
 };
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;  // "model.layers" -> "24"
-enum class Needs { model, training };  // which sections a verb requires
+// What a verb requires: the model with its vocabulary; the model, whose vocabulary a text may give;
+// data and training too.
+enum class Needs { model, text, training };
 
 // Reads and judges everything: TOML, keys, types, ranges, wirings, init rules, expressions. All
 // problems of a file that is TOML come in one Error, each with file, line, key, what was expected,
@@ -87,6 +89,16 @@ Specification load(const std::filesystem::path& file, const Overrides& overrides
                    const formula::Catalogue& catalogue);
 Specification parse(const std::string& toml, const std::string& file, const Overrides& overrides,
                     Needs needs, const formula::Catalogue& catalogue);
+// The resolved specification that a run keeps: as load() and parse(), but values keep the sources
+// that stand beside them ("# default"), flags excepted.
+Specification load_resolved(const std::filesystem::path& file, const Overrides& overrides,
+                            Needs needs, const formula::Catalogue& catalogue);
+Specification parse_resolved(const std::string& toml, const std::string& file,
+                             const Overrides& overrides, Needs needs,
+                             const formula::Catalogue& catalogue);
+// What `train` and `sweep` take: a specification (*.toml), or a text that stands for one.
+Specification for_training(const std::filesystem::path& file, const Overrides& overrides,
+                           const formula::Catalogue& catalogue);
 // The specification of `addnorm train my.txt`: the listing's values for required keys.
 Specification for_text(const std::string& text_file, const Overrides& overrides,
                        const formula::Catalogue& catalogue);
@@ -94,6 +106,8 @@ Specification for_text(const std::string& text_file, const Overrides& overrides,
 // TOML that loads to the same specification: formulas written out (`wiring`, `wiring_name`),
 // published initialization written out, each value with its source as a comment.
 std::string resolved_toml(const Specification& specification);
+// The sources that stand in a resolved specification, by key.
+std::map<std::string, Source> sources_in(const std::string& resolved);
 std::string commented_default();  // `addnorm spec`
 std::string documentation();      // docs/specification.md
 // "--train.lr   learning rate at its top (required)", of one section or ("") of all.

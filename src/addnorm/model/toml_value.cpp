@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "addnorm/base/error.h"
 #include "addnorm/base/text.h"
@@ -123,6 +124,21 @@ std::vector<TomlEntry> read_toml(const std::string& text, const std::string& fil
   return entries;
 }
 
+bool holds_table(const std::string& text,
+                 const std::function<bool(const std::string&)>& is_section) {
+  try {
+    check_key_depth(text, "");
+    const toml::table table = toml::parse(text);
+    return std::any_of(table.begin(), table.end(), [&](const auto& entry) {
+      return entry.second.is_table() && is_section(std::string(entry.first.str()));
+    });
+  } catch (const toml::parse_error&) {
+    return false;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::optional<TomlValue> read_toml_value(const std::string& text) {
   try {
     const toml::table table = toml::parse("v = " + text);
@@ -131,6 +147,11 @@ std::optional<TomlValue> read_toml_value(const std::string& text) {
   } catch (const toml::parse_error&) {
     return std::nullopt;
   }
+}
+
+bool is_whole(double number) {
+  constexpr double exact = 9007199254740992.0;  // 2^53
+  return std::abs(number) <= exact && number == std::trunc(number);
 }
 
 std::string quoted(const std::string& text) {

@@ -34,8 +34,15 @@ struct TomlEntry {
 std::vector<TomlEntry> read_toml(const std::string& text, const std::string& file,
                                  const std::function<bool(const std::string&)>& is_section);
 
+// Whether the text is TOML with a table of the specification ("[model]", "data.source = ..").
+bool holds_table(const std::string& text,
+                 const std::function<bool(const std::string&)>& is_section);
+
 // The one value that `text` is ("12", "[1, 2]", "\"a\""); nullopt where it is none.
 std::optional<TomlValue> read_toml_value(const std::string& text);
+
+// A whole number that a double holds exactly.
+bool is_whole(double number);
 
 std::string quoted(
     const std::string& text);  // a TOML string, over several lines where it has several

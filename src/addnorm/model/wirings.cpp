@@ -145,11 +145,9 @@ void judge_init(Loader* loader, const graph::ModelShape& shape) {
       for (const double layer : {1.0, names["L"]}) {
         names["l"] = layer;
         const auto value = formula::evaluate(*rule.argument, names);
-        if (value && std::isfinite(*value) && (*value >= 0 || rule.kind == "constant")) continue;
-        loader->problem(path, "expected a finite number" +
-                                  std::string(rule.kind == "constant" ? "" : " of at least 0") +
-                                  ", got " + (value ? shortest(*value) : std::string("none")) +
-                                  " from `" + formula::print(*rule.argument) +
+        const std::string wrong = number_problem(rule, value);
+        if (wrong.empty()) continue;
+        loader->problem(path, wrong + " from `" + formula::print(*rule.argument) +
                                   "` at l = " + shortest(layer));
         break;
       }
@@ -246,19 +244,17 @@ void compare_name(Loader* loader, const Resolved& stack) {
   if (!loader->given(path) || !loader->good(path)) return;
   const auto value = read_toml_value(find_key(path)->read(loader->spec));
   if (!value) return;
+  std::string problem = "is not in the catalogue";
   try {
     const formula::Wiring named = formula::resolve(value->text, stack.key.stack, loader->catalogue);
-    if (named.entry == nullptr || full_text(named) == full_text(stack.wiring)) return;
-    if (formula::same(formula::parse(full_text(named)), formula::parse(full_text(stack.wiring)))) {
-      return;
-    }
-    loader->note(Level::warning, path,
-                 "the catalogue's entry " + value->text +
-                     " now differs from the formula here, "
-                     "which is what counts");
+    const std::string theirs = full_text(named), ours = full_text(stack.wiring);
+    if (theirs == ours || formula::same(formula::parse(theirs), formula::parse(ours))) return;
+    problem = "is a catalogue entry that now differs";
   } catch (const Error&) {
-    return;  // a name of the user's own
+    if (!loader->of_a_run()) return;  // a name of the user's own
   }
+  loader->note(Level::warning, path,
+               "\"" + value->text + "\" " + problem + "; the formula written here is used");
 }
 
 void keep_text(Loader* loader, const Resolved& stack) {

@@ -112,7 +112,7 @@ class Page {
     cell.seeds.push_back(seed);
     add_cell(cell, lab::wiring_text(model), 1, "", {});
     add_run(folder_, 0, seed.seed, cells_.back()["label"]);
-    if (!record.ended()) {
+    if (!record.ended() && !record.metrics.absent) {
       warn(fmt::format("This run did not end: it stopped at update {} of {}.", seed.steps,
                        record.planned_steps()));
     }
@@ -181,6 +181,10 @@ class Page {
       return;
     }
     const lab::Metrics& metrics = record.metrics;
+    if (metrics.absent) {
+      warn(fmt::format("{}, seed {}: its metrics.jsonl is missing; put it back from a copy.", label,
+                       seed));
+    }
     if (!unigram_) unigram_ = metrics.unigram_entropy;
     if (!bigram_) bigram_ = metrics.bigram_entropy;
     const size_t every =
@@ -222,6 +226,9 @@ class Page {
 
   // Formula, drawing and specification, once per cell; a wiring that several cells share once.
   void describe(const lab::RunRecord& record, const std::string& label) {
+    for (const std::string& line : lab::changed_wirings(record.specification)) {
+      warn(label + ": " + line);
+    }
     specifications_.push_back({{"title", label}, {"text", record.specification_text}});
     for (const Drawing& drawing : drawings_of(record.specification, catalogue_)) {
       if (!drawn_.insert(drawing.name + "\n" + drawing.formula).second) continue;

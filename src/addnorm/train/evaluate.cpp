@@ -9,7 +9,7 @@ namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 }
 
-double Evaluation::loss() const { return tokens > 0 ? sum / static_cast<double>(tokens) : none; }
+double Evaluation::loss() const { return tokens > 0 ? sum / static_cast<double>(tokens) : 0; }
 
 double Evaluation::perplexity() const { return std::exp(loss()); }
 

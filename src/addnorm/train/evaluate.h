@@ -14,7 +14,7 @@ struct Evaluation {
   int64_t tokens = 0;  // targets that count
   int64_t bytes = 0;   // of the text behind them; 0: unknown
 
-  double loss() const;           // sum / tokens, NaN without tokens
+  double loss() const;           // sum / tokens, 0 without tokens
   double perplexity() const;     // exp(loss)
   double bits_per_byte() const;  // sum / (ln 2 * bytes), NaN without bytes
 };

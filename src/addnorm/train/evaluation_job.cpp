@@ -83,7 +83,6 @@ TrainedModel load_run(const fs::path& run, const fs::path& weights,
   TrainedModel model;
   model.specification = run_specification(run, overrides, catalogue);
   model.findings = model.specification.findings;
-  append(model.findings, compare_with_catalogue(model.specification, catalogue));
   model.tokenizer = run_tokenizer(run);
   const auto newest = checkpoint::newest_checkpoint(run);
   if (!newest && weights.empty()) {
@@ -104,7 +103,7 @@ TrainedModel load_specification(const fs::path& file, const fs::path& weights,
                                 const model::Overrides& overrides,
                                 const formula::Catalogue& catalogue) {
   TrainedModel model;
-  model.specification = model::load(file, overrides, model::Needs::model, catalogue);
+  model.specification = model::load(file, overrides, model::Needs::text, catalogue);
   model.findings = model.specification.findings;
   model.tokenizer =
       specified_tokenizer(model.specification, data::task_of(model.specification.model.kind));

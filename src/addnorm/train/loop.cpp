@@ -109,6 +109,7 @@ End train(const Run& run, TrainState& state) {
     // The first update too: it is where initialization shows.
     const bool measure = due(settings.diag_every, state.step + 1, settings.steps) ||
                          (settings.diag_every > 0 && state.step == 0);
+    record.begin_step(measure);
     run.source.step(state.step + 1, micro_batches);
     const int64_t targets = count_targets(micro_batches);
     const auto request = [&](size_t micro_batch) {
@@ -126,7 +127,6 @@ End train(const Run& run, TrainState& state) {
 
     StepRecord step;
     step.lr = run.rates.rate(t);
-    record.begin_step(measure);
     if (measure) diagnostics.begin();
     engine.zero_gradients();
     for (size_t i = 0; i < micro_batches.size() && targets > 0; ++i) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "addnorm/base/error.h"
+#include "addnorm/base/files.h"
 #include "addnorm/base/text.h"
 #include "addnorm/text/utf8.h"
 
@@ -63,7 +64,11 @@ Line& Line::raw(std::string_view name, std::string_view json) {
 MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
   do file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   while (file_ < 0 && errno == EINTR);
-  if (file_ < 0) fail_system(path.string(), std::string("opening failed: ") + std::strerror(errno));
+  if (file_ < 0) {
+    const int code = errno;
+    fail_system(path.string(), std::string("opening failed: ") + std::strerror(code) + "; " +
+                                   remedy(code, "try another run"));
+  }
 }
 
 MetricsFile::~MetricsFile() {
@@ -77,10 +82,10 @@ void MetricsFile::write(const Line& line) {
     const ssize_t put = ::write(file_, text.data() + done, text.size() - done);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) {
+      const int code = put < 0 ? errno : ENOSPC;
       fail_system(path_.string(),
-                  fmt::format("writing {} bytes failed: {}; free some space, then "
-                              "`addnorm resume`",
-                              text.size(), std::strerror(put < 0 ? errno : ENOSPC)));
+                  fmt::format("writing {} bytes failed: {}; {}, then `addnorm resume`", text.size(),
+                              std::strerror(code), remedy(code, "see to the disk")));
     }
     done += static_cast<size_t>(put);
   }

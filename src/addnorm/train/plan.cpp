@@ -80,38 +80,4 @@ std::string describe(const Plan& plan) {
   return text;
 }
 
-Findings compare_with_catalogue(const model::Specification& specification,
-                                const formula::Catalogue& catalogue) {
-  Findings findings;
-  const auto compare = [&](const std::string& key, const std::string& name, const std::string& text,
-                           formula::Stack stack) {
-    if (name.empty() || text.empty()) return;
-    std::string problem;
-    try {
-      const formula::Wiring now = formula::resolve(name, stack, catalogue);
-      if (!formula::same(now.program, formula::parse(text))) problem = "now has another formula";
-    } catch (const Error&) {
-      problem = "is no longer in the catalogue";
-    }
-    if (problem.empty()) return;
-    findings.push_back({Level::warning, key,
-                        fmt::format("\"{}\" {}; the run's own formula is used", name, problem)});
-  };
-  const model::ModelSection& model = specification.model;
-  using formula::Stack;
-  if (model.kind == "encoder-decoder") {
-    const auto either = [](const std::string& own, const std::string& common) {
-      return own.empty() ? common : own;
-    };
-    compare("model.encoder_wiring", either(model.encoder_wiring_name, model.wiring_name),
-            either(model.encoder_wiring, model.wiring), Stack::pair_encoder);
-    compare("model.decoder_wiring", either(model.decoder_wiring_name, model.wiring_name),
-            either(model.decoder_wiring, model.wiring), Stack::pair_decoder);
-  } else {
-    compare("model.wiring", model.wiring_name, model.wiring,
-            model.kind == "encoder" ? Stack::encoder : Stack::decoder);
-  }
-  return findings;
-}
-
 }  // namespace addnorm::train

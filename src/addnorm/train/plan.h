@@ -35,8 +35,4 @@ std::string describe(const Plan& plan);
 void fill_vocab(model::Specification& specification, const text::Tokenizer& tokenizer,
                 Findings& findings);
 
-// A run's own formula counts; one warning per stack whose named entry in the catalogue now differs.
-Findings compare_with_catalogue(const model::Specification& specification,
-                                const formula::Catalogue& catalogue);
-
 }  // namespace addnorm::train

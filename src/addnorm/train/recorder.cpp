@@ -5,6 +5,13 @@
 #include <algorithm>
 
 namespace addnorm::train {
+namespace {
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.3g} ms", 1000 * seconds) : fmt::format("{:.3g} s", seconds);
+}
+
+}  // namespace
 
 Recorder::Recorder(const Run& run, checkpoint::TrainState& state)
     : run_(run),
@@ -13,8 +20,6 @@ Recorder::Recorder(const Run& run, checkpoint::TrainState& state)
       seconds_before_(state.seconds),
       step_before_(state.step),
       tokens_before_(state.tokens) {}
-
-double Recorder::rate(double amount) const { return amount / std::max(since(begin_), 1e-9); }
 
 void Recorder::start(const FirstLoss& first) {
   Line line("step");
@@ -33,6 +38,28 @@ void Recorder::begin_step(bool measured) {
   step_begin_ = Clock::now();
   measured_ = measured;
   engine_seconds_ = 0;
+}
+
+// Rates of the time spent in steps; the time left also counts evaluations and checkpoints.
+void Recorder::count_time(StepReport& report) {
+  const int64_t made = state_.step - step_before_;
+  double steps = 1;
+  double seconds = step_seconds_;
+  auto tokens = static_cast<double>(state_.tokens - tokens_before_);
+  double elapsed = step_seconds_;
+  if (made == 1) {
+    first_end_ = Clock::now();
+    first_tokens_ = state_.tokens;
+  } else {
+    stepping_seconds_ += step_seconds_;
+    steps = static_cast<double>(made - 1);
+    seconds = stepping_seconds_;
+    tokens = static_cast<double>(state_.tokens - first_tokens_);
+    elapsed = since(first_end_);
+  }
+  report.steps_per_second = steps / std::max(seconds, 1e-9);
+  report.tokens_per_second = tokens / std::max(seconds, 1e-9);
+  report.seconds_left = static_cast<double>(report.steps - report.step) * elapsed / steps;
 }
 
 void Recorder::step(const StepRecord& record) {
@@ -64,9 +91,7 @@ void Recorder::step(const StepRecord& record) {
   report.lr = record.lr;
   report.tokens = state_.tokens;
   report.seconds = state_.seconds;
-  report.steps_per_second = rate(static_cast<double>(state_.step - step_before_));
-  report.tokens_per_second = rate(static_cast<double>(state_.tokens - tokens_before_));
-  report.seconds_left = static_cast<double>(report.steps - report.step) / report.steps_per_second;
+  count_time(report);
   report.skipped = record.refused;
   run_.reporter.step(report);
 }
@@ -86,10 +111,9 @@ void Recorder::diagnosis(const Diagnostics& diagnostics) {
   write(diagnostics.line(state_.step, cost));
   if (cost_told_) return;
   cost_told_ = true;
-  run_.reporter.note(
-      fmt::format("step {}: measuring per layer and role took {:.3g} s on top of a step "
-                  "of {:.3g} s",
-                  state_.step, cost, plain));
+  run_.reporter.note(fmt::format(
+      "step {}: measuring per layer and role took {} on top of a step of {}", state_.step,
+      cost > 0 ? seconds_text(cost) : "less than steps differ by", seconds_text(plain)));
 }
 
 void Recorder::evaluation(const Evaluation& evaluation) {
@@ -101,6 +125,9 @@ void Recorder::evaluation(const Evaluation& evaluation) {
       .number("perplexity", evaluation.perplexity());
   if (evaluation.bytes > 0) line.number("bits_per_byte", evaluation.bits_per_byte());
   write(line);
+  if (evaluation.tokens == 0) {
+    note(state_.step, "no target counts in the validation part: its loss is 0");
+  }
   run_.reporter.evaluated(state_.step, evaluation.loss());
 }
 

@@ -27,7 +27,7 @@ class Recorder {
   Recorder(const Run& run, checkpoint::TrainState& state);
 
   void start(const FirstLoss& first);  // step 0
-  void begin_step(bool measured);
+  void begin_step(bool measured);      // before its batch is read
   // A call of the engine, timed, so that the cost of measuring can be told.
   template <class Work>
   double timed(const Work& work) {
@@ -49,7 +49,7 @@ class Recorder {
   }
   double seconds() const { return seconds_before_ + since(begin_); }
   void write(const Line& line) { metrics_.write(line); }
-  double rate(double amount) const;  // amount per second of this session
+  void count_time(StepReport& report);
 
   const Run& run_;
   checkpoint::TrainState& state_;
@@ -66,6 +66,10 @@ class Recorder {
   double step_seconds_ = 0;    // of the last step
   double plain_seconds_ = 0;   // of all steps without measurement
   int64_t plain_steps_ = 0;
+  // Of the steps after the first of this session, which pays for memory and plans.
+  Clock::time_point first_end_ = begin_;
+  int64_t first_tokens_ = 0;
+  double stepping_seconds_ = 0;
 };
 
 }  // namespace addnorm::train

@@ -15,7 +15,7 @@ struct StepReport {
   double lr = 0;
   int64_t tokens = 0;           // since the start
   double seconds = 0;           // since the start
-  double steps_per_second = 0;  // of this session
+  double steps_per_second = 0;  // of this session's time in steps, without the first where possible
   double tokens_per_second = 0;
   double seconds_left = 0;
   bool skipped = false;

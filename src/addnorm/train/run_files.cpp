@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "addnorm/base/error.h"
@@ -35,6 +36,18 @@ Json session(int64_t from_step, const Environment& environment,
   return json;
 }
 
+Json texts_json(const Texts& texts) {
+  Json json = Json::array();
+  for (const data::TextRecord& text : texts) {
+    json.push_back({{"file", text.file}, {"bytes", text.bytes}, {"sha256", text.sha256}});
+  }
+  return json;
+}
+
+std::string described(const data::TextRecord& text) {
+  return fmt::format("{} bytes with SHA-256 {}..", text.bytes, text.sha256.substr(0, 16));
+}
+
 }  // namespace
 
 Environment environment(const model::TrainSection& train, const std::string& program) {
@@ -54,7 +67,7 @@ Environment environment(const model::TrainSection& train, const std::string& pro
   return result;
 }
 
-std::string environment_json(const Environment& environment, const Plan& plan,
+std::string environment_json(const Environment& environment, const Plan& plan, const Texts& texts,
                              const StartWeights& weights) {
   Json json;
   json["program"] = environment.program;
@@ -65,6 +78,7 @@ std::string environment_json(const Environment& environment, const Plan& plan,
   json["compiler"] = environment.compiler;
   json["warmup_steps"] = model::warmup_steps(plan.specification.train);
   json["parameters"] = plan.graph.parameter_count();
+  json["texts"] = texts_json(texts);
   if (!weights.file.empty()) {
     json["weights"] = {{"file", weights.file.string()}, {"sha256", weights.sha256}};
   }
@@ -73,12 +87,14 @@ std::string environment_json(const Environment& environment, const Plan& plan,
 }
 
 std::string with_session(const std::string& env_json, int64_t from_step,
-                         const Environment& environment, const std::vector<std::string>& changes) {
+                         const Environment& environment, const Texts& texts,
+                         const std::vector<std::string>& changes) {
   Json json = parse(env_json, "env.json");
   json["threads"] = environment.threads;
   json["threads_source"] = environment.threads_source;
   json["seed"] = environment.seed;
   json["instruction_set"] = environment.instruction_set;
+  json["texts"] = texts_json(texts);
   json["sessions"].push_back(session(from_step, environment, changes));
   return json.dump(2) + "\n";
 }
@@ -88,6 +104,55 @@ StartWeights start_weights(const std::string& env_json) {
   const auto found = json.find("weights");
   if (found == json.end()) return {};
   return {found->value("file", ""), found->value("sha256", "")};
+}
+
+std::optional<Texts> recorded_texts(const std::string& env_json) {
+  const Json json = parse(env_json, "env.json");
+  const auto found = json.find("texts");
+  if (found == json.end()) return std::nullopt;
+  try {
+    Texts texts;
+    for (const Json& one : *found) {
+      texts.push_back({one.at("file").get<std::string>(), one.at("bytes").get<uint64_t>(),
+                       one.at("sha256").get<std::string>()});
+    }
+    return texts;
+  } catch (const Json::exception& error) {
+    fail_input("env.json", fmt::format("expected the texts of a run, got {}", error.what()));
+  }
+}
+
+Finding text_difference(const Texts& recorded, const Texts& now) {
+  const size_t common = std::min(recorded.size(), now.size());
+  size_t at = 0;
+  while (at < common && recorded[at].bytes == now[at].bytes &&
+         recorded[at].sha256 == now[at].sha256) {
+    ++at;
+  }
+  if (at == recorded.size() && at == now.size()) return {};
+  std::string was = "which had no such file", is = "no such file";
+  std::string file;
+  if (at < recorded.size()) {
+    was = described(recorded[at]);
+    file = recorded[at].file;
+  }
+  if (at < now.size()) {
+    is = described(now[at]);
+    if (!file.empty() && file != now[at].file) was = file + ", " + was;
+    file = now[at].file;
+  }
+  return {Level::warning, file,
+          fmt::format("expected the text that the run was trained on, {}, got {}", was, is)};
+}
+
+std::string read_run_file(const std::filesystem::path& run, const std::string& name) {
+  const std::filesystem::path file = run / name;
+  if (std::filesystem::exists(file)) return read_file(file, json_limit);
+  fail_input(file.string(),
+             "expected this file of the run, got none; put it back from a copy" +
+                 std::string(name == "env.json" ? ", or write {} into it to go on without what it "
+                                                  "recorded: machine, text, starting weights"
+                                                : ""));
 }
 
 Extensions read_extensions(const std::filesystem::path& run, int64_t steps) {

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "addnorm/data/dataset.h"
 #include "addnorm/train/plan.h"
 #include "addnorm/train/schedule.h"
 
@@ -29,12 +31,23 @@ struct StartWeights {
   std::string sha256;
 };
 
-std::string environment_json(const Environment& environment, const Plan& plan,
+using Texts = std::vector<data::TextRecord>;
+
+std::string environment_json(const Environment& environment, const Plan& plan, const Texts& texts,
                              const StartWeights& weights);
 // The text of env.json with one more session: where it began, on what, and what was changed for it.
 std::string with_session(const std::string& env_json, int64_t from_step,
-                         const Environment& environment, const std::vector<std::string>& changes);
+                         const Environment& environment, const Texts& texts,
+                         const std::vector<std::string>& changes);
 StartWeights start_weights(const std::string& env_json);
+// What the run's text was; nothing in runs of versions that did not record it.
+std::optional<Texts> recorded_texts(const std::string& env_json);
+// Whether the contents differ, whatever the files are called: the first file that does, with what was
+// recorded and what came. `where` is empty where nothing differs.
+Finding text_difference(const Texts& recorded, const Texts& now);
+
+// A file that every run has; the Error where it is gone says what can be done.
+std::string read_run_file(const std::filesystem::path& run, const std::string& name);
 
 // The plan of a run that was given more steps; absent for others.
 struct Extensions {

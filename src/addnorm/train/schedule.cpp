@@ -128,6 +128,12 @@ std::array<ExtendChoice, 3> extend_choices(const model::TrainSection& train,
   return choices;
 }
 
+bool at_lowest_rate(const model::TrainSection& train, double rate) {
+  // Cosines and sums reach the end up to rounding.
+  return train.schedule != "constant" && rate - train.min_lr <= 1e-9 * train.lr &&
+         train.min_lr < train.lr;
+}
+
 std::string extend_table(const std::array<ExtendChoice, 3>& choices) {
   const auto update = [](int64_t t) { return fmt::format("update {}", t); };
   std::string table =

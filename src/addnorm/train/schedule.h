@@ -67,6 +67,8 @@ struct ExtendChoice {
 std::array<ExtendChoice, 3> extend_choices(const model::TrainSection& train,
                                            const std::vector<Extension>& extensions, int64_t after,
                                            int64_t added);
+// Whether the rate is the one at which a falling schedule ends: little or nothing is learned with it.
+bool at_lowest_rate(const model::TrainSection& train, double rate);
 std::string extend_table(const std::array<ExtendChoice, 3>& choices);  // lines for people
 
 }  // namespace addnorm::train

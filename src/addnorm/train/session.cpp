@@ -141,8 +141,9 @@ std::vector<std::string> changed_keys(const model::Specification& before,
   throw Error(
       Failure::input,
       fmt::format("error [--extend] expected a choice of how the learning rate goes on to step {}, "
-                  "got none:\n{}try addnorm resume {} --steps {} --extend keep",
-                  steps, extend_table(choices), options.run.string(), steps));
+                  "got none:\n{}try addnorm resume {} --steps {} --extend {}",
+                  steps, extend_table(choices), options.run.string(), steps,
+                  at_lowest_rate(base, choices[0].first_rate) ? "stretch" : "keep"));
 }
 
 // What a run goes on with: its extensions, and one more where it is asked for.
@@ -172,6 +173,49 @@ Extensions extended(const ResumeOptions& options, const model::TrainSection& now
   extensions.list.push_back({after, added, parse_extend(options.extend)});
   extensions.steps = wanted;
   return extensions;
+}
+
+// The text may differ by a choice: --new-text, or a key that names another text.
+Findings compare_texts(const std::optional<Texts>& recorded, const Texts& now,
+                       const ResumeOptions& options, const std::vector<std::string>& changes) {
+  if (!recorded) {
+    return {{Level::warning, (options.run / "env.json").string(),
+             "the run has no record of its text, so a changed one would not be noticed; it is "
+             "recorded from here on"}};
+  }
+  const Finding difference = text_difference(*recorded, now);
+  if (difference.where.empty()) return {};
+  bool chosen = options.new_text;
+  for (const std::string& change : changes) {
+    for (const char* key : {"data.source:", "data.target:", "data.validation:", "data.encoding:"}) {
+      chosen = chosen || change.starts_with(key);
+    }
+  }
+  if (chosen) return {difference};
+  fail_input(difference.where, difference.message +
+                                   "; put the text back, or go on with the new one on purpose: " +
+                                   "addnorm resume " + options.run.string() + " --new-text");
+}
+
+Finding missing_metrics(const fs::path& run, const checkpoint::TrainState& state) {
+  return {Level::warning, (run / "metrics.jsonl").string(),
+          fmt::format("the file is gone, and with it the record of steps 0 to {}; reports will "
+                      "begin there unless it is put back before this run goes on",
+                      state.step)};
+}
+
+// An extension that trains at the lowest rate of a schedule that has reached its end.
+Findings judge_extension(const model::TrainSection& now, const Extensions& extensions) {
+  model::TrainSection base = now;
+  base.steps = extensions.base_steps;
+  const Extension& added = extensions.list.back();
+  const double rate = Rates(base, extensions.list).rate(added.after + 1);
+  if (added.how != Extend::keep || !at_lowest_rate(base, rate)) return {};
+  return {
+      {Level::warning, "--extend",
+       fmt::format("keep trains all {} added updates at the rate {}, where the schedule ended{}; "
+                   "rewarm and stretch give it a rate to learn with",
+                   added.added, shortest(rate), rate == 0 ? ": nothing will change" : "")}};
 }
 
 // Same seed, thread count and instruction set give the same bytes; anything else is said.
@@ -212,11 +256,12 @@ model::Specification run_specification(const fs::path& run, const model::Overrid
                "expected the folder of a run, with its spec.toml, got none; try the path "
                "that `addnorm train` printed");
   }
-  return model::load(run / "spec.toml", overrides, model::Needs::training, catalogue);
+  return model::load_resolved(run / "spec.toml", overrides, model::Needs::training, catalogue);
 }
 
 std::shared_ptr<const text::Tokenizer> run_tokenizer(const fs::path& run) {
-  return text::load_tokenizer(run / "tokenizer.json");
+  return text::tokenizer_from_json(read_run_file(run, "tokenizer.json"),
+                                   (run / "tokenizer.json").string());
 }
 
 Outcome start(Plan plan, const StartOptions& options, const Watcher& watcher) {
@@ -229,10 +274,11 @@ Outcome start(Plan plan, const StartOptions& options, const Watcher& watcher) {
     checkpoint::load_weights(options.weights, plan.graph, parameters_of(*machine.engine));
     weights = {fs::absolute(options.weights), sha256_file(options.weights)};
   }
+  const Texts texts = data::record_texts(plan.specification.data);
   const fs::path run =
       checkpoint::create_run(options.run, options.name,
                              {{"spec.toml", model::resolved_toml(plan.specification)},
-                              {"env.json", environment_json(here, plan, weights)},
+                              {"env.json", environment_json(here, plan, texts, weights)},
                               {"tokenizer.json", plan.dataset.tokenizer->to_json()}});
   const checkpoint::RunLock lock(run);
   watcher.reporter.started(run);
@@ -258,17 +304,26 @@ Outcome resume(const ResumeOptions& options, const formula::Catalogue& catalogue
   const Extensions extensions = extended(options, now.train, planned, state, wanted);
   now.train.steps = extensions.steps;
 
+  const std::string recorded = read_run_file(run, "env.json");
+  const std::vector<std::string> changes = changed_keys(before, now);
+  const Texts texts = data::record_texts(now.data);
+  Findings findings = compare_texts(recorded_texts(recorded), texts, options, changes);
+  Findings elsewhere = findings;  // what the metrics keep as notes
   const Plan plan = make_plan(now, catalogue, run_tokenizer(run));
-  Findings findings = plan.findings;
   const auto add = [&](const Findings& more) {
     findings.insert(findings.end(), more.begin(), more.end());
   };
-  add(compare_with_catalogue(plan.specification, catalogue));
+  add(plan.findings);
   const Environment here = environment(now.train, options.program);
-  const std::vector<std::string> changes = changed_keys(before, now);
   for (const std::string& change : changes) findings.push_back({Level::warning, "changed", change});
-  const Findings elsewhere = newest ? compare_environments(state, here) : Findings{};
-  add(elsewhere);
+  if (newest) {
+    const Findings machine = compare_environments(state, here);
+    add(machine);
+    elsewhere.insert(elsewhere.end(), machine.begin(), machine.end());
+  }
+  if (extensions.list.size() > planned.list.size()) add(judge_extension(now.train, extensions));
+  const bool no_metrics = newest && !fs::exists(run / "metrics.jsonl");
+  if (no_metrics) add({missing_metrics(run, state)});
   report(findings);
 
   Machine machine(plan, here);
@@ -277,7 +332,7 @@ Outcome resume(const ResumeOptions& options, const formula::Catalogue& catalogue
     state = checkpoint::load_checkpoint(*newest, weight_tensors(*machine.engine), &moments);
   } else {
     watcher.reporter.note("there is no checkpoint yet: the run starts over");
-    start_over(plan, *machine.engine, start_weights(read_file(run / "env.json")));
+    start_over(plan, *machine.engine, start_weights(recorded));
   }
 
   // From here on the run changes.
@@ -285,9 +340,8 @@ Outcome resume(const ResumeOptions& options, const formula::Catalogue& catalogue
   if (extensions.list.size() > planned.list.size()) write_extensions(run, extensions);
   if (!changes.empty())
     write_file_atomic(run / "spec.toml", model::resolved_toml(plan.specification));
-  write_file_atomic(run / "env.json",
-                    with_session(read_file(run / "env.json"), state.step, here, changes));
-  if (!newest) note_entropies(run, plan);
+  write_file_atomic(run / "env.json", with_session(recorded, state.step, here, texts, changes));
+  if (!newest || no_metrics) note_entropies(run, plan);
   for (const std::string& change : changes) note_resume(run, state.step, "resumed with " + change);
   for (const Finding& finding : elsewhere)
     note_resume(run, state.step, "resumed: " + finding.message);

@@ -39,11 +39,13 @@ struct ResumeOptions {
   model::Overrides overrides;
   std::optional<int64_t> steps;  // a new end
   std::string extend;            // "" | keep | rewarm | stretch
+  bool new_text = false;         // go on although the text is not the one the run was trained on
   std::string program;
 };
 
 // Goes on from the newest checkpoint (from the start where there is none yet), bit for bit. Says what
-// differs: changed keys with old and new value, other thread counts, a changed catalogue entry. A run
+// differs: changed keys with old and new value, other thread counts, a changed catalogue entry. A text
+// with another content is an Error unless `new_text` is set or the overrides name another text. A run
 // that has made all its steps needs `steps` and `extend`; without them the Error lists the choices.
 // Findings go to `report` before anything is computed.
 Outcome resume(const ResumeOptions& options, const formula::Catalogue& catalogue,
