@@ -23,7 +23,7 @@ heads = 2
 context = 8
 wiring = "pre-ln"
 [data]
-source = "text.txt"
+source = "TEXT"
 [train]
 steps = 10
 lr = 0.01
@@ -36,8 +36,14 @@ class SweepPlanning : public ::testing::Test {
  protected:
   SweepPlanning() {
     file_ = folder_.path() / "my spec.toml";
-    std::ofstream(file_) << spec_toml;
-    std::ofstream(folder_.path() / "it's.txt") << "text";
+    write(spec_toml);
+    for (const char* name : {"text.txt", "it's.txt"}) {
+      std::ofstream(folder_.path() / name) << "text";
+    }
+  }
+  void write(std::string text) const {
+    text.replace(text.find("TEXT"), 4, (folder_.path() / "text.txt").string());
+    std::ofstream(file_) << text;
   }
   SweepPlan plan(const GridRequest& request) const {
     return plan_sweep(file_, make_grid(request), 3, formula::Catalogue::builtin());
@@ -125,7 +131,7 @@ TEST_F(SweepPlanning, APairKeepsItsDepthsAndWirings) {
   std::string text = spec_toml;
   text.replace(text.find("layers = 2"), 10, "encoder_layers = 2\ndecoder_layers = 3");
   text.replace(text.find("\"decoder\""), 9, "\"encoder-decoder\"");
-  std::ofstream(file_) << text;
+  write(text);
   GridRequest request;
   request.axes = {{"model.encoder_wiring", "peri-ln"}, {"model.decoder_layers", "1,4"}};
   const SweepPlan planned = plan(request);
@@ -155,6 +161,11 @@ TEST_F(SweepPlanning, MistakesNameTheirCellOnTheirOwnLine) {
       << one;
   EXPECT_NE(one.find("error [cell model.wiring=pre-ln model.heads=3, "), std::string::npos) << one;
   EXPECT_EQ(one.find("cell model.wiring=pre-ln model.heads=2"), std::string::npos) << one;
+  const std::string text =
+      message({{"pre-ln"}, {{"data.source", "/nowhere/a.txt,/etc/passwd"}}, {}});
+  EXPECT_NE(text.find("error [cell model.wiring=pre-ln data.source=/nowhere/a.txt, "),
+            std::string::npos)
+      << text;
   // A mistake of all cells is said once.
   const std::string all = message({{"pre-ln", "post-ln"}, {{"model.widht", "3"}}, {}});
   EXPECT_EQ(split(all, '\n').size(), 1u) << all;

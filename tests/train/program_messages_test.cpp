@@ -42,6 +42,10 @@ TEST(ProgramTraining, TheDefaultSpecificationServesEveryVerb) {
     EXPECT_TRUE(holds(missing.err, part)) << part << "\n" << missing.err;
   }
   EXPECT_EQ(place.run(with_sizes({"train", "my.toml", "--data.source", "text.txt"})).code, 0);
+  const Result sweep = place.run({"sweep", "my.toml", "--run", "s"});
+  EXPECT_EQ(sweep.code, 2);
+  EXPECT_TRUE(holds(sweep.err, "--data.source FILE")) << sweep.err;
+  EXPECT_FALSE(fs::exists(place / "s"));
 }
 
 TEST(ProgramTraining, ATextWhereASpecificationBelongs) {

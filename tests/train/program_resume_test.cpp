@@ -1,6 +1,9 @@
 // What `resume`, `eval` and their neighbours say of a run that is not as it was: another text, another
 // catalogue, missing files, a schedule at its end.
+#include <fmt/format.h>
+
 #include "addnorm/base/files.h"
+#include "addnorm/checkpoint/safetensors.h"
 #include "program.h"
 
 namespace addnorm::train {
@@ -280,9 +283,34 @@ TEST(AttentionScaleTraining, ReadsTheUpdate) {
   EXPECT_EQ(moving.at(2), half.at(2));
   EXPECT_NE(moving.at(3), half.at(3));
   for (size_t step = 5; step <= 10; ++step) EXPECT_EQ(moving.at(step), whole.at(step)) << step;
-  const Result refused = place.run({"train", "spec.toml", "--train.lr_scale.q", "min(t/5, 1)"});
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "got `t`")) << refused.err;
+}
+
+// Factors per role may read t: the first three updates leave the queries alone, in a resumed run too.
+TEST(RoleFactorsTraining, ReadTheUpdate) {
+  const Place place;
+  const auto train = [&](const std::string& run, const std::string& factor) {
+    return place.run({"train", "spec.toml", "--run", run, "--train.checkpoint_every", "1",
+                      "--train.lr_scale.q", factor});
+  };
+  ASSERT_EQ(train("r", "min(max(t - 3, 0), 1)").code, 0);
+  const auto tensor = [&](int step, const std::string& name) {
+    const auto file = checkpoint::SafetensorsFile::open(
+        place / ("r/checkpoints/00000" + std::to_string(step)) / "model.safetensors");
+    return file.read_double(file.at(name));
+  };
+  const std::string q = "blocks.0.attn.q.weight", k = "blocks.0.attn.k.weight";
+  EXPECT_EQ(tensor(1, q), tensor(3, q));
+  EXPECT_NE(tensor(3, q), tensor(4, q));
+  EXPECT_NE(tensor(1, k), tensor(3, k));
+  const auto whole = state_of(place / "r");
+  for (int step = 3; step <= 10; ++step) {
+    fs::remove_all(place / "r/checkpoints" / fmt::format("{:06}", step));
+  }
+  ASSERT_EQ(place.run({"resume", "r"}).code, 0);
+  EXPECT_TRUE(state_of(place / "r") == whole);
+  const Result negative = train("none", "2 - t");
+  EXPECT_EQ(negative.code, 2);
+  EXPECT_TRUE(holds(negative.err, "at t = infinity")) << negative.err;
 }
 
 }  // namespace

@@ -316,6 +316,12 @@ Batches Dataset::validation_batches(Task task, const model::DataSection& data,
 
 Dataset open_dataset(const DatasetOptions& options) { return Opener(options).open(); }
 
+void require_texts(const model::DataSection& data) {
+  require_names(data.source, "data.source");
+  require_names(data.target, "data.target");
+  if (!share_of(data.validation)) require_names({data.validation}, "data.validation");
+}
+
 std::vector<TextRecord> record_texts(const model::DataSection& data) {
   std::vector<TextRecord> records;
   Findings told_by_open_dataset;

@@ -45,6 +45,9 @@ struct Dataset {
 // row, pairs whose files have different numbers of lines.
 Dataset open_dataset(const DatasetOptions& options);
 
+// An Error where [data] names a file or folder that is not there.
+void require_texts(const model::DataSection& data);
+
 // All files of [data] in the order in which they are used: source, target, validation.
 std::vector<TextRecord> record_texts(const model::DataSection& data);
 

@@ -140,9 +140,7 @@ std::vector<fs::path> expand_sources(const std::vector<std::string>& names, text
   return all;
 }
 
-TextFiles open_texts(const std::vector<std::string>& names, text::Encoding encoding,
-                     const std::string& key, Findings& findings) {
-  if (names.empty()) fail_input(key, "expected files or folders, got none");
+void require_names(const std::vector<std::string>& names, const std::string& key) {
   for (const std::string& name : names) {
     std::error_code ignored;
     if (fs::status(name, ignored).type() != fs::file_type::not_found) continue;
@@ -154,6 +152,12 @@ TextFiles open_texts(const std::vector<std::string>& names, text::Encoding encod
                                                        key.substr(5), key)
                                          : ""));
   }
+}
+
+TextFiles open_texts(const std::vector<std::string>& names, text::Encoding encoding,
+                     const std::string& key, Findings& findings) {
+  if (names.empty()) fail_input(key, "expected files or folders, got none");
+  require_names(names, key);
   TextFiles files;
   bool any = false;
   for (const fs::path& path : expand_sources(names, encoding, findings)) {

@@ -47,8 +47,10 @@ TextRecord record_of(const TextFile& file);
 std::vector<fs::path> expand_sources(const std::vector<std::string>& names, text::Encoding encoding,
                                      Findings& findings);
 
-// All of them opened; an Error where they hold no text at all. `key` names the key or option in
-// messages.
+// An Error where one of the names stands for nothing. `key` names the key or option in messages.
+void require_names(const std::vector<std::string>& names, const std::string& key);
+
+// All of them opened; an Error where they hold no text at all.
 TextFiles open_texts(const std::vector<std::string>& names, text::Encoding encoding,
                      const std::string& key, Findings& findings);
 

@@ -7,6 +7,7 @@
 
 #include "addnorm/base/files.h"
 #include "addnorm/base/text.h"
+#include "addnorm/data/dataset.h"
 #include "addnorm/lab/run.h"
 
 namespace addnorm::lab {
@@ -125,6 +126,7 @@ SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vect
     try {
       const auto resolved = model::for_training(specification, cells[i].settings, catalogue);
       model::shape(resolved, catalogue);
+      data::require_texts(resolved.data);
       plan.first_seed = static_cast<int64_t>(resolved.train.seed);
       PlannedCell cell = planned(cells[i], resolved);
       for (const PlannedCell& other : plan.cells) {

@@ -206,10 +206,10 @@ void judge_expressions(Loader* loader) {
   judge("model.attn_scale", m.attn_scale, true);
   judge("model.logit_scale", m.logit_scale, false);
   for (const auto& [role, text] : loader->spec.train.lr_scale) {
-    judge("train.lr_scale." + role, text, false);
+    judge("train.lr_scale." + role, text, true);
   }
   for (const auto& [role, text] : loader->spec.train.decay)
-    judge("train.decay." + role, text, false);
+    judge("train.decay." + role, text, true);
   for (const auto& [role, text] : loader->spec.init) {
     const std::string path = "init." + role;
     if (!loader->given(path) || !loader->good(path)) continue;

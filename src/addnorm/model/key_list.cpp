@@ -440,9 +440,10 @@ std::string section_help(const std::string& section) {
   if (section == "train") return "How it is trained. Only verbs that train need it.";
   if (section == "train.lr_scale") {
     return "Factors on the learning rate per role: numbers, or expressions in L S d head_dim ffn N "
-           "M.";
+           "M and t, the number of the update.";
   }
-  return "Factors on weight_decay per role: numbers, or expressions in L S d head_dim ffn N M.";
+  return "Factors on weight_decay per role: numbers, or expressions in L S d head_dim ffn N M and "
+         "t, the number of the update.";
 }
 
 }  // namespace addnorm::model

@@ -171,17 +171,19 @@ namespace {
 
 double role_factor(const std::map<std::string, std::string>& table, const std::string& name,
                    double standard, const graph::ModelShape& shape, graph::Role role,
-                   StackSide side) {
+                   StackSide side, double t) {
   const auto found = table.find(graph::role_name(role));
   if (found == table.end()) return standard;
   // What belongs to no stack of a pair (a shared table) is the decoder's.
   if (is_pair(shape) && side == StackSide::single) side = StackSide::decoder;
-  const auto value =
-      formula::evaluate(*formula::parse_expression(found->second), scalars(shape, side));
+  formula::Scalars names = scalars(shape, side);
+  names["t"] = t;
+  const auto value = formula::evaluate(*formula::parse_expression(found->second), names);
   if (!value || !(*value >= 0) || !std::isfinite(*value)) {
     fail_input(name + "." + found->first, "expected a finite number of at least 0, got " +
                                               (value ? shortest(*value) : std::string("none")) +
-                                              " from `" + found->second + "`");
+                                              " from `" + found->second +
+                                              "` at t = " + shortest(t));
   }
   return *value;
 }
@@ -189,15 +191,15 @@ double role_factor(const std::map<std::string, std::string>& table, const std::s
 }  // namespace
 
 double lr_scale(const TrainSection& train, const graph::ModelShape& shape, graph::Role role,
-                StackSide side) {
-  return role_factor(train.lr_scale, "train.lr_scale", 1, shape, role, side);
+                StackSide side, double t) {
+  return role_factor(train.lr_scale, "train.lr_scale", 1, shape, role, side, t);
 }
 
 double decay_scale(const TrainSection& train, const graph::ModelShape& shape, graph::Role role,
-                   StackSide side) {
+                   StackSide side, double t) {
   const bool free =
       role == graph::Role::norm || role == graph::Role::bias || role == graph::Role::param;
-  return role_factor(train.decay, "train.decay", free ? 0 : 1, shape, role, side);
+  return role_factor(train.decay, "train.decay", free ? 0 : 1, shape, role, side, t);
 }
 
 graph::ModelShape shape(const Specification& specification, const formula::Catalogue& catalogue,

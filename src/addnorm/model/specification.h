@@ -121,11 +121,11 @@ graph::ModelShape shape(const Specification& specification, const formula::Catal
 // L S d head_dim ffn N M of a stack (S counted from its program); what expressions in values may use.
 formula::Scalars scalars(const graph::ModelShape& shape, graph::StackSide side);
 
-// Factors of [train.lr_scale] and [train.decay] for a weight of this role and stack.
+// Factors of [train.lr_scale] and [train.decay] for a weight of this role and stack, at update t.
 double lr_scale(const TrainSection& train, const graph::ModelShape& shape, graph::Role role,
-                graph::StackSide side);
+                graph::StackSide side, double t = 1);
 double decay_scale(const TrainSection& train, const graph::ModelShape& shape, graph::Role role,
-                   graph::StackSide side);
+                   graph::StackSide side, double t = 1);
 
 // Resolved training numbers.
 int64_t warmup_steps(const TrainSection& train);  // shares round up

@@ -2,6 +2,7 @@
 // checked for the sizes of the model.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "addnorm/base/text.h"
 #include "addnorm/formula/check.h"
@@ -165,12 +166,17 @@ void judge_factors(Loader* loader, const graph::ModelShape& shape) {
       if (!loader->good(path)) continue;
       const formula::ExprPtr expression = formula::parse_expression(text);
       for (const StackKey& key : stack_keys(loader->spec.model.kind)) {
-        const auto value = formula::evaluate(*expression, scalars(shape, key.side));
-        if (value && std::isfinite(*value) && *value >= 0) continue;
-        loader->problem(path, "expected a finite number of at least 0, got " +
-                                  (value ? shortest(*value) : std::string("none")) + " from `" +
-                                  text + "`");
-        break;
+        formula::Scalars names = scalars(shape, key.side);
+        for (const double t : {1.0, std::numeric_limits<double>::infinity()}) {
+          names["t"] = t;
+          const auto value = formula::evaluate(*expression, names);
+          if (value && std::isfinite(*value) && *value >= 0) continue;
+          loader->problem(path, "expected a finite number of at least 0 at every t, got " +
+                                    (value ? shortest(*value) : std::string("none")) + " from `" +
+                                    text + "` at t = " + (t == 1 ? "1" : "infinity"));
+          break;
+        }
+        if (!loader->good(path)) break;
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "addnorm/base/error.h"
+#include "addnorm/formula/scalar.h"
 #include "addnorm/kernels/kernels.h"
 
 namespace addnorm::train {
@@ -21,13 +22,23 @@ Optimizer::Kind parse_kind(const std::string& name) {
 
 std::vector<ParameterFactors> parameter_factors(const model::TrainSection& train,
                                                 const graph::ModelShape& shape,
-                                                const graph::Graph& graph) {
+                                                const graph::Graph& graph, int64_t t) {
   std::vector<ParameterFactors> factors;
+  const auto at = static_cast<double>(t);
   for (const graph::Parameter& parameter : graph.parameters) {
-    factors.push_back({model::lr_scale(train, shape, parameter.role, parameter.side),
-                       model::decay_scale(train, shape, parameter.role, parameter.side)});
+    factors.push_back({model::lr_scale(train, shape, parameter.role, parameter.side, at),
+                       model::decay_scale(train, shape, parameter.role, parameter.side, at)});
   }
   return factors;
+}
+
+bool factors_change(const model::TrainSection& train) {
+  for (const auto* table : {&train.lr_scale, &train.decay}) {
+    for (const auto& [role, text] : *table) {
+      if (formula::reads(*formula::parse_expression(text), "t")) return true;
+    }
+  }
+  return false;
 }
 
 Optimizer::Optimizer(const model::TrainSection& train, const graph::Graph& graph,
@@ -52,6 +63,7 @@ Optimizer::Optimizer(const model::TrainSection& train, const graph::Graph& graph
 
 bool Optimizer::update(engine::Engine<float>& engine, Pieces& pieces, int64_t t, double lr,
                        double gradient_factor) {
+  if (factors_at_) factors_ = factors_at_(t);
   // From the betas as the kernel has them: 1 - 0.999F differs from 0.001 by 1e-5 of it.
   const auto correction = [t](double beta) {
     return 1 /

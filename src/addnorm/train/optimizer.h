@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "addnorm/engine/engine.h"
@@ -17,10 +19,12 @@ struct ParameterFactors {
   double decay = 1;
 };
 
-// Of every parameter, by role and stack: [train.lr_scale] and [train.decay].
+// Of every parameter, by role and stack, at update t: [train.lr_scale] and [train.decay].
 std::vector<ParameterFactors> parameter_factors(const model::TrainSection& train,
                                                 const graph::ModelShape& shape,
-                                                const graph::Graph& graph);
+                                                const graph::Graph& graph, int64_t t = 1);
+// Whether any of them reads t.
+bool factors_change(const model::TrainSection& train);
 
 // Where a tensor holds a number that is not finite; `index` -1: nowhere.
 struct BadElement {
@@ -34,6 +38,11 @@ class Optimizer {
 
   Optimizer(const model::TrainSection& train, const graph::Graph& graph,
             std::vector<ParameterFactors> factors);
+
+  // Takes the factors anew at every update; without it they stay those of the constructor.
+  void follow(std::function<std::vector<ParameterFactors>(int64_t t)> factors) {
+    factors_at_ = std::move(factors);
+  }
 
   // One update, the t-th (from 1; bias correction counts it):
   //   adamw  w -= lr*scale*(m^/(sqrt(v^) + eps) + weight_decay*decay*w)     Loshchilov and Hutter 2019
@@ -60,6 +69,7 @@ class Optimizer {
   Kind kind_;
   double beta1_, beta2_, eps_, momentum_, weight_decay_;
   std::vector<ParameterFactors> factors_;
+  std::function<std::vector<ParameterFactors>(int64_t)> factors_at_;
   std::vector<std::string> names_;
   std::vector<std::vector<float>> first_;   // m, or the momentum buffer
   std::vector<std::vector<float>> second_;  // v

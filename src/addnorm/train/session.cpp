@@ -26,7 +26,12 @@ struct Machine {
         optimizer(plan.specification.train, plan.graph,
                   parameter_factors(plan.specification.train, plan.shape, plan.graph)),
         pieces(plan.graph, environment.threads),
-        source(plan.dataset, plan.task, plan.specification.data, plan.specification.train) {}
+        source(plan.dataset, plan.task, plan.specification.data, plan.specification.train) {
+    if (!factors_change(plan.specification.train)) return;
+    optimizer.follow([&plan](int64_t t) {  // the plan lives as long as the session
+      return parameter_factors(plan.specification.train, plan.shape, plan.graph, t);
+    });
+  }
 
   std::unique_ptr<engine::Engine<float>> engine;
   Optimizer optimizer;
