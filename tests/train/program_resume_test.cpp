@@ -66,6 +66,9 @@ TEST(ChangedTextTraining, IsRefusedUnlessItIsMeant) {
     EXPECT_TRUE(holds(result.err, part)) << part << "\n" << result.err;
   }
   EXPECT_EQ(slurp(place / "changed/metrics.jsonl"), metrics);  // nothing was touched
+  result = place.run({"resume", "changed", "--steps", "12", "--extend", "rewarm"});
+  EXPECT_TRUE(holds(result.err, "addnorm resume changed --new-text --steps 12 --extend rewarm"))
+      << result.err;
 
   result = place.run({"resume", "meant", "--new-text"});
   EXPECT_EQ(result.code, 0) << result.err;

@@ -104,7 +104,8 @@ TrainState state_from(const Json& json) {
 [[noreturn]] void fail_damaged(const fs::path& file, const std::string& what) {
   fail_input(file.string(),
              what + "; the checkpoint is damaged: put the file back, or remove the folder " +
-                 file.parent_path().string() + " to go on from the checkpoint before it");
+                 file.parent_path().string() +
+                 " to go on from the checkpoint before it, or from the start where there is none");
 }
 
 void require(const fs::path& file) {

@@ -197,9 +197,12 @@ Findings compare_texts(const std::optional<Texts>& recorded, const Texts& now,
     }
   }
   if (chosen) return {difference};
-  fail_input(difference.where, difference.message +
-                                   "; put the text back, or go on with the new one on purpose: " +
-                                   "addnorm resume " + options.run.string() + " --new-text");
+  std::string command = "addnorm resume " + options.run.string() + " --new-text";
+  if (options.steps) command += fmt::format(" --steps {}", *options.steps);
+  if (!options.extend.empty()) command += " --extend " + options.extend;
+  fail_input(
+      difference.where,
+      difference.message + "; put the text back, or go on with the new one on purpose: " + command);
 }
 
 Finding missing_metrics(const fs::path& run, const checkpoint::TrainState& state) {
