@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -35,40 +36,79 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(sho
 
 // ---- a file of tensors
 
-Sheet tensors_sheet(const fs::path& path) {
-  const auto file = checkpoint::SafetensorsFile::open(path);
-  Sheet sheet;
-  sheet.json["tensors"] = Json::array();
-  std::vector<std::vector<std::string>> rows;
+// Printed tensor by tensor: a file may hold millions, and nothing is kept of them but what the reader
+// keeps and the counts of bad values.
+struct TensorFile {
+  checkpoint::SafetensorsFile file;
+  std::vector<int64_t> nonfinite;
   double elements = 0;
   int64_t bad = 0;
-  for (const checkpoint::TensorInfo& tensor : file.tensors()) {
-    const int64_t nonfinite = file.count_nonfinite(tensor);
-    elements += static_cast<double>(tensor.count);
-    bad += nonfinite;
-    const uint64_t bytes = tensor.end - tensor.begin;
-    sheet.json["tensors"].push_back({{"name", tensor.name},
-                                     {"dtype", checkpoint::name(tensor.type)},
-                                     {"shape", tensor.shape},
-                                     {"bytes", bytes},
-                                     {"nonfinite", nonfinite}});
-    rows.push_back({tensor.name, checkpoint::name(tensor.type),
-                    checkpoint::shape_text(tensor.shape),
-                    with_separators(static_cast<double>(bytes)), std::to_string(nonfinite)});
+
+  explicit TensorFile(const fs::path& path) : file(checkpoint::SafetensorsFile::open(path)) {
+    nonfinite.reserve(file.tensors().size());
+    for (const checkpoint::TensorInfo& tensor : file.tensors()) {
+      nonfinite.push_back(file.count_nonfinite(tensor));
+      elements += static_cast<double>(tensor.count);
+      bad += nonfinite.back();
+    }
   }
-  sheet.json["elements"] = elements;
-  sheet.json["bytes"] = file.data_bytes();
-  sheet.json["nonfinite"] = bad;
-  sheet.json["metadata"] = file.metadata();
-  if (!rows.empty()) {
-    sheet.text = table({"tensor", "dtype", "shape", "bytes", "not finite"}, rows) + "\n";
+};
+
+void print_json(const TensorFile& all) {
+  print("{\n  \"tensors\": [");
+  const auto& tensors = all.file.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Json one = {{"name", tensors[i].name},
+                      {"dtype", checkpoint::name(tensors[i].type)},
+                      {"shape", tensors[i].shape},
+                      {"bytes", tensors[i].end - tensors[i].begin},
+                      {"nonfinite", all.nonfinite[i]}};
+    print(i == 0 ? "\n    " : ",\n    ");
+    print(join(split(to_text(one), '\n'), "\n    "));
   }
-  sheet.text += fmt::format("{} tensor{}, {} numbers, {} bytes; {} non-finite value{}\n",
-                            rows.size(), rows.size() == 1 ? "" : "s", with_separators(elements),
-                            with_separators(static_cast<double>(file.data_bytes())), bad,
-                            bad == 1 ? "" : "s");
-  for (const auto& [key, value] : file.metadata()) sheet.text += key + ": " + value + "\n";
-  return sheet;
+  print(tensors.empty() ? "]," : "\n  ],");
+  Json rest;
+  rest["elements"] = all.elements;
+  rest["bytes"] = all.file.data_bytes();
+  rest["nonfinite"] = all.bad;
+  rest["metadata"] = all.file.metadata();
+  print_line(std::string_view(to_text(rest)).substr(1));
+}
+
+void print_text(const TensorFile& all) {
+  constexpr size_t columns_count = 5;
+  using Row = std::array<std::string, columns_count>;
+  const auto& tensors = all.file.tensors();
+  const auto row_of = [&](size_t i) {
+    const checkpoint::TensorInfo& tensor = tensors[i];
+    return Row{tensor.name, checkpoint::name(tensor.type), checkpoint::shape_text(tensor.shape),
+               with_separators(static_cast<double>(tensor.end - tensor.begin)),
+               std::to_string(all.nonfinite[i])};
+  };
+  const Row header = {"tensor", "dtype", "shape", "bytes", "not finite"};
+  std::array<size_t, columns_count> widths = {};
+  const auto widen = [&](const Row& row) {
+    for (size_t c = 0; c < columns_count; ++c) widths[c] = std::max(widths[c], columns(row[c]));
+  };
+  const auto print_row = [&](const Row& row) {
+    for (size_t c = 0; c + 1 < columns_count; ++c) {
+      print(row[c]);
+      print(std::string(widths[c] - columns(row[c]) + 2, ' '));
+    }
+    print_line(row.back());
+  };
+  if (!tensors.empty()) {
+    widen(header);
+    for (size_t i = 0; i < tensors.size(); ++i) widen(row_of(i));
+    print_row(header);
+    for (size_t i = 0; i < tensors.size(); ++i) print_row(row_of(i));
+    print("\n");
+  }
+  print_line(fmt::format("{} tensor{}, {} numbers, {} bytes; {} non-finite value{}", tensors.size(),
+                         tensors.size() == 1 ? "" : "s", with_separators(all.elements),
+                         with_separators(static_cast<double>(all.file.data_bytes())), all.bad,
+                         all.bad == 1 ? "" : "s"));
+  for (const auto& [key, value] : all.file.metadata()) print_line(key + ": " + value);
 }
 
 // ---- a specification
@@ -214,7 +254,13 @@ int run(const Options& options, const Invocation& invocation) {
   if (fs::is_directory(target, code)) {
     sheet = run_sheet(target, options, invocation);
   } else if (target.extension() == ".safetensors") {
-    sheet = tensors_sheet(target);
+    const TensorFile tensors(target);
+    if (invocation.json) {
+      print_json(tensors);
+    } else {
+      print_text(tensors);
+    }
+    return 0;
   } else {
     ModelSheet model = specification_sheet(target, options, invocation, false);
     sheet = {std::move(model.json), std::move(model.text)};

@@ -24,7 +24,8 @@ int guarded(const std::vector<std::string>& arguments) {
     return static_cast<int>(error.failure());
   } catch (const std::bad_alloc&) {
     addnorm::cli::log(
-        "error [memory] expected enough memory, got none; try a smaller model or batch");
+        "error [memory] expected enough memory for what was asked, got an allocation that failed; "
+        "try a smaller model, batch or file, or more memory (`ulimit -v` shows a limit)");
   } catch (const std::filesystem::filesystem_error& error) {
     addnorm::cli::log(std::string("error [files] ") + error.what());
   } catch (const std::exception& error) {

@@ -102,23 +102,31 @@ TEST_P(PoolThreads, ErrorReleasesTheBarrier) {
 }
 
 // Half the smallest normal number is a denormal: the product must be zero in
-// every worker, and the caller's own mode must come back.
+// every worker; a denormal that is read must be zero too; and the caller's own
+// mode must come back.
 TEST_P(PoolThreads, WorkersFlushDenormals) {
   ThreadPool pool(GetParam());
   volatile float tiny = std::numeric_limits<float>::min();
   volatile float half = 0.5F;
+  volatile float denormal = 1e-40F;
+  volatile float large = 1e30F;
   std::atomic<int> kept{0};
+  std::atomic<int> read{0};
   ASSERT_GT(tiny * half, 0.0F);
+  ASSERT_GT(denormal * large, 0.0F);
   pool.run([&](int) {
     if (tiny * half != 0.0F) ++kept;
+    if (denormal * large != 0.0F) ++read;
   });
 #if defined(__x86_64__) || defined(__aarch64__)
   EXPECT_EQ(kept.load(), 0);
+  EXPECT_EQ(read.load(), 0);
 #endif
   EXPECT_GT(tiny * half, 0.0F);
+  EXPECT_GT(denormal * large, 0.0F);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, PoolThreads, testing::Values(1, 2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, PoolThreads, testing::Values(1, 2, 3, 7, 8));
 
 TEST(AllowedCores, AreAtLeastOneAndNamed) {
   const CoreCount count = allowed_cores();

@@ -1,4 +1,7 @@
-// Cases T2 and T3 of cases.md through `addnorm grad`: padding, and ids outside the vocabulary.
+// Cases T2 and T3 of cases.md: padding through `addnorm grad`, `eval` and `generate`, and ids outside the
+// vocabulary.
+#include <nlohmann/json.hpp>
+
 #include "cases/support.h"
 
 namespace addnorm::cases {
@@ -89,6 +92,111 @@ TEST(T2, PaddingChangesNoResult) {
             }
           }
         }
+      }
+    }
+  }
+}
+
+// Documents of 2 and 5 tokens (and the byte that the last one predicts) in rows of their own.
+class T2Text : public testing::Test {
+ protected:
+  std::string text_toml(const std::string& kind, const std::string& positions) const {
+    const bool pair = kind == "encoder-decoder";
+    return "[model]\nkind = \"" + kind + "\"\n" +
+           (pair ? "encoder_layers = 1\ndecoder_layers = 1\n" : "layers = 2\n") +
+           "width = 8\nheads = 2\nvocab = " + (kind == "decoder" ? "256" : "260") +
+           "\ncontext = 16\ntie_embeddings = false\npositions = \"" + positions +
+           "\"\nwiring = \"pre-ln\"\n[data]\nsource = \"" + bench_.path("both.txt").string() +
+           "\"\nvalidation = 0\n" + (pair ? "" : "documents = \"lines\"\n") +
+           "[train]\nsteps = 1\nbatch = 2\nlr = 1e-30\nthreads = 2\n";
+  }
+  struct Evaluated {
+    double sum = 0;
+    int64_t tokens = 0;
+  };
+  Evaluated eval(const std::string& spec, const std::string& weights,
+                 const std::string& file) const {
+    const Ran ran = bench_.run({"eval", spec, "--weights", weights, "--data", file, "--json"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    if (ran.code != 0) return {};
+    const auto json = nlohmann::json::parse(ran.out);
+    return {json.at("sum"), json.at("tokens")};
+  }
+  // All rows of token tables for the padding id.
+  static void set_padding(Tensors& values, size_t id, double embedding) {
+    for (auto& [name, table] : values) {
+      if (!name.ends_with("embed.tokens.weight")) continue;
+      std::fill_n(table.begin() + static_cast<std::ptrdiff_t>(id * 8), 8, embedding);
+    }
+  }
+  Bench bench_;
+};
+
+TEST_F(T2Text, EvalJudgesEveryDocumentAsIfItWereAlone) {
+  for (const std::string kind : {"decoder", "encoder", "encoder-decoder"}) {
+    const bool pair = kind == "encoder-decoder";
+    const std::string documents[] = {pair ? "ab\tx" : "abc", pair ? "defgh\tuvwy" : "defghi"};
+    const std::string both = bench_.write("both.txt", documents[0] + "\n" + documents[1] + "\n");
+    const std::string alone[] = {bench_.write("one.txt", documents[0] + "\n"),
+                                 bench_.write("two.txt", documents[1] + "\n")};
+    for (const char* positions : {"learned", "sinusoidal", "rope", "alibi", "t5", "none"}) {
+      const std::string where = kind + ", " + positions;
+      const std::string toml = text_toml(kind, positions);
+      const std::string spec = bench_.write("spec.toml", toml);
+      const graph::Graph graph = lowered(toml);
+      Tensors values = random_weights(graph);
+      double first = 0;
+      for (const double embedding : {0.0, 1e6}) {
+        set_padding(values, kind == "decoder" ? 0 : 256, embedding);
+        const std::string weights = bench_.weights("w.safetensors", graph, values);
+        const Evaluated together = eval(spec, weights, both);
+        EXPECT_GT(together.tokens, 0) << where;
+        if (embedding == 0) {
+          first = together.sum;
+        } else {
+          EXPECT_EQ(together.sum, first) << where;
+        }
+        if (kind == "encoder") continue;  // which tokens are masked depends on the row
+        const Evaluated one = eval(spec, weights, alone[0]), two = eval(spec, weights, alone[1]);
+        EXPECT_EQ(one.tokens, 2) << where;
+        EXPECT_EQ(two.tokens, 5) << where;
+        EXPECT_EQ(together.tokens, 7) << where;
+        EXPECT_NEAR(together.sum / (one.sum + two.sum), 1, 1e-6) << where;
+      }
+    }
+  }
+}
+
+// A prompt is a batch of its own, without padding: what it gives is what `grad` says of it alone.
+TEST_F(T2Text, GenerateGoesOnFromThePromptAlone) {
+  bench_.write("both.txt", "abc\ndefghi\n");
+  for (const char* positions : {"learned", "sinusoidal", "rope", "alibi", "t5", "none"}) {
+    const std::string toml = text_toml("decoder", positions);
+    const graph::Graph graph = lowered(toml);
+    const std::string spec = bench_.write("spec.toml", toml);
+    Tensors values = random_weights(graph);
+    for (const double embedding : {0.0, 1e6}) {
+      set_padding(values, 0, embedding);
+      const std::string weights = bench_.weights("w.safetensors", graph, values);
+      const std::string run = bench_.path("run").string();
+      fs::remove_all(run);
+      const Ran trained = bench_.run({"train", spec, "--weights", weights, "--run", run});
+      ASSERT_EQ(trained.code, 0) << trained.err;  // at a rate that changes no weight
+      for (const std::string prompt : {"ab", "defgh"}) {
+        std::vector<int32_t> ids(prompt.begin(), prompt.end());
+        for (int i = 0; i < 4; ++i) {
+          const Graded graded = bench_.grad(
+              spec, weights,
+              bench_.batch("b.safetensors", tokens({ids}, {std::vector<int32_t>(ids.size(), 1)})));
+          const auto last = graded["logits"].end() - 256;
+          ids.push_back(static_cast<int32_t>(std::max_element(last, last + 256) - last));
+          ASSERT_NE(ids.back(), 0) << "another seed of the weights is needed";
+        }
+        const std::string text(ids.begin(), ids.end());
+        const Ran ran = bench_.run(
+            {"generate", run, "--prompt", prompt, "--tokens", "4", "--temperature", "0"});
+        EXPECT_EQ(ran.code, 0) << ran.err;
+        EXPECT_EQ(ran.out, text + "\n") << positions;
       }
     }
   }

@@ -17,24 +17,28 @@ class ZeroBranches {
  public:
   using Value = std::vector<double>;  // one number or one per channel
 
+  // `branches`: how many `f` stands for. `encoder` and `decoder`: layers of a pair's stacks, both
+  // `layers` of a single stack.
   ZeroBranches(const formula::Program& program, std::string norm, double eps, int layers,
-               int branches)
+               int branches, int encoder, int decoder)
       : program_(program),
         norm_(std::move(norm)),
         eps_(eps),
         layers_(layers),
-        branches_(branches) {}
+        branches_(branches),
+        encoder_(encoder),
+        decoder_(decoder) {}
 
-  // x after the last layer; out() afterwards.
-  Value run(const Value& embed) {
+  // x after the last layer; out() afterwards. `memory`: the encoder's out, where there is one.
+  Value run(const Value& embed, const Value& memory) {
     width_ = embed.size();
     names_ = {{"embed", embed},
-              {"memory", embed},
+              {"memory", memory},
               {"d", {double(width_)}},
               {"head_dim", {double(width_)}},
               {"L", {double(layers_)}},
-              {"N", {double(layers_)}},
-              {"M", {double(layers_)}},
+              {"N", {double(encoder_)}},
+              {"M", {double(decoder_)}},
               {"t", {INFINITY}},
               {"x", embed}};
     execute(program_.let);
@@ -183,7 +187,7 @@ class ZeroBranches {
   const formula::Program& program_;
   std::string norm_;
   double eps_;
-  int layers_, branches_;
+  int layers_, branches_, encoder_, decoder_;
   size_t width_ = 0;
   std::map<std::string, Value> names_;
 };

@@ -93,10 +93,18 @@ TEST_F(Comparing, runs) {
   EXPECT_EQ(found(c.machine, "threads"), "1 -> 2");
   EXPECT_EQ(c.machine.size(), 1u);
   const std::string remarks = join(c.remarks, "\n");
-  EXPECT_NE(remarks.find("reason for differing bytes"), std::string::npos) << remarks;
+  EXPECT_NE(remarks.find("threads differs (1 and 2): a reason for differing bytes"),
+            std::string::npos)
+      << remarks;
   EXPECT_NE(remarks.find("differ from update 1 on"), std::string::npos) << remarks;
   EXPECT_NE(remarks.find("did not end: 60 of 100"), std::string::npos) << remarks;
   EXPECT_FALSE(found(c.curves, "last validation loss").empty());
+  // Where the number comes from changes no bytes.
+  std::ofstream(a / "env.json") << R"({"threads":2,"threads_source":"train.threads"})";
+  std::ofstream(b / "env.json") << R"({"threads":2,"threads_source":"affinity mask"})";
+  const auto sources = compare(a, b, catalogue_);
+  EXPECT_EQ(sources.machine.size(), 1u);
+  EXPECT_EQ(join(sources.remarks, "\n").find("differing bytes"), std::string::npos);
   const auto same = compare(a, a, catalogue_);
   EXPECT_NE(join(same.remarks, "\n").find("the same in every digit over all 101"),
             std::string::npos);

@@ -10,6 +10,7 @@
 
 #include "addnorm/base/files.h"
 #include "addnorm/base/text.h"
+#include "addnorm/lab/child.h"
 #include "fake_program.h"
 #include "support/temporary.h"
 
@@ -92,6 +93,18 @@ TEST_F(SweepRun, children_get_one_thread_their_seed_and_the_settings) {
   for (const char* part : {"train spec.toml", "--train.threads 1", "--train.seed 1",
                            "--model.wiring good", "--train.steps 40", "/sweep/runs/good/seed-1"}) {
     EXPECT_NE(call.find(part), std::string::npos) << call;
+  }
+}
+
+TEST_F(SweepRun, a_seed_of_the_command_line_is_the_first_of_the_seeds) {
+  SweepPlan what = plan({"good"}, 2);
+  what.cells[0].cell.settings.emplace_back("train.seed", "7");
+  what.first_seed = 7;
+  run(what, {}, 1);
+  for (int i = 0; i < 2; ++i) {
+    const std::string call = calls().at(static_cast<size_t>(i));
+    const size_t last = call.rfind("--train.seed ");  // the last of a key counts
+    EXPECT_EQ(call.substr(last), "--train.seed " + std::to_string(7 + i)) << call;
   }
 }
 
@@ -187,6 +200,50 @@ TEST_F(SweepRun, a_program_that_does_not_exist_fails_each_run) {
   const auto end = run(plan({"good"}, 2));
   EXPECT_TRUE(end.result.cells[0].all(Outcome::failed));
   EXPECT_EQ(end.result.cells[0].seeds.size(), 2u);
+}
+
+// How a child ends, within ten seconds.
+std::optional<int> ended(Child& child) {
+  for (int i = 0; i < 1000; ++i) {
+    if (const auto code = child.poll()) return code;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return {};
+}
+
+TEST(ChildProgram, EndsWithTheThreadThatStartedIt) {
+  const test::TemporaryFolder folder;
+  std::optional<Child> child;
+  std::thread starter([&] {
+    child.emplace(std::vector<std::string>{"/bin/sleep", "600"}, folder.path() / "log");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_FALSE(child->poll());
+  });
+  starter.join();
+  EXPECT_EQ(ended(*child), 128 + SIGTERM);
+}
+
+TEST(ChildProgram, HasItsOutputInOneFileAndSignalsAsAtTheirStart) {
+  const test::TemporaryFolder folder;
+  const auto log = folder.path() / "log";
+  std::signal(SIGINT, SIG_IGN);
+  Child child({"/bin/sh", "-c", "cat; echo out; echo err >&2; kill -INT $$; echo still here"}, log);
+  std::signal(SIGINT, SIG_DFL);
+  EXPECT_EQ(ended(child), 128 + SIGINT);
+  EXPECT_EQ(read_file(log), "out\nerr\n");
+}
+
+TEST(ChildProgram, ThatCannotBeStartedIsAnErrorWithItsReason) {
+  const test::TemporaryFolder folder;
+  const auto start = [&](const std::string& program, const fs::path& log) {
+    return test::failure_of([&] { Child({program}, log); });
+  };
+  const auto missing = start("/nowhere/program", folder.path() / "log");
+  EXPECT_EQ(missing.first, Failure::system);
+  EXPECT_NE(missing.second.find("No such file"), std::string::npos) << missing.second;
+  EXPECT_NE(start("/etc/passwd", folder.path() / "log").second.find("Permission denied"),
+            std::string::npos);
+  EXPECT_EQ(start("/bin/true", folder.path() / "no" / "log").first, Failure::system);
 }
 
 }  // namespace

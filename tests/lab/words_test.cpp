@@ -15,6 +15,10 @@ CellResult cell(const std::string& wiring, double layers, double warmup, Outcome
                 double loss) {
   CellResult cell;
   cell.keys = {{"wiring", wiring}, {"layers", layers}, {"lr", 0.005}, {"warmup", warmup}};
+  cell.settings = {{"model.wiring", wiring},
+                   {"model.layers", value_text(layers)},
+                   {"train.warmup", value_text(warmup)},
+                   {"model.width", "64"}};
   for (int seed = 1; seed <= 3; ++seed) {
     cell.seeds.push_back(
         {seed, outcome, loss + 0.01 * seed, loss + 0.01 * seed, 200, 20.0, "runs/x/seed"});
@@ -32,12 +36,14 @@ SweepResult sweep() {
       cell("before", 6, 0, Outcome::learned, 2.2), cell("after", 12, 100, Outcome::stalled, 3.0),
       cell("x = norm(2*x + f(x))", 12, 100, Outcome::learned, 2.25)};
   result.cells.back().keys.emplace_back("init.v", "xavier_normal((8*L)^(-1/4))");
+  result.cells.back().settings.emplace_back("init.v", "xavier_normal((8*L)^(-1/4))");
   return result;
 }
 
 TEST(SweepWords, record_goes_to_json_and_back) {
   SweepResult result = sweep();
   result.cells[0].seeds[0].val_loss = missing;
+  result.cells[0].min_lr = 5e-4;
   result.cells[0].seeds[1].train_loss = -std::numeric_limits<double>::infinity();
   const std::string text = sweep_json(result);
   const SweepResult back = parse_sweep(text, "sweep.json");
@@ -45,6 +51,9 @@ TEST(SweepWords, record_goes_to_json_and_back) {
   EXPECT_NE(text.find("\"layers\": 6,"), std::string::npos) << text;
   EXPECT_EQ(value_text(*back.cells[4].find("init.v")), "xavier_normal((8*L)^(-1/4))");
   EXPECT_EQ(std::get<double>(*back.cells[4].find("layers")), 12);
+  EXPECT_EQ(back.cells[4].settings, result.cells[4].settings);
+  EXPECT_EQ(back.cells[0].min_lr, 5e-4);
+  EXPECT_EQ(back.cells[0].keys.size(), 4u);
   EXPECT_TRUE(std::isnan(back.cells[0].seeds[0].val_loss));
   EXPECT_TRUE(std::isinf(back.cells[0].seeds[1].train_loss));
   for (const std::string& bad :
@@ -102,9 +111,9 @@ TEST(SweepWords, mixed_seeds_are_counted_never_one_yes_or_no) {
 TEST(SweepWords, advice_takes_the_smallest_change_that_learned_here) {
   const Advice first = advise(sweep(), 0);
   EXPECT_NE(first.text.find("warmup 100 instead of 0"), std::string::npos) << first.text;
-  EXPECT_EQ(
-      first.command,
-      "addnorm train 'my spec.toml' --model.wiring after --model.layers 6 --train.warmup 100");
+  EXPECT_EQ(first.command,
+            "addnorm train 'my spec.toml' --model.wiring after --model.layers 6 --train.warmup 100 "
+            "--model.width 64 --train.seed 1");
   EXPECT_TRUE(advise(sweep(), 1).text.empty());
   // Another wiring at the same depth before another depth.
   EXPECT_NE(advise(sweep(), 3).command.find("--model.layers 12"), std::string::npos)
@@ -119,12 +128,19 @@ TEST(SweepWords, advice_without_a_neighbour) {
   result.cells = {cell("after", 6, 10, Outcome::stalled, 3.0)};
   EXPECT_NE(advise(result, 0).command.find("--train.lr 0.0017"), std::string::npos)
       << advise(result, 0).command;
+  result.cells[0].min_lr = 0.003;  // above the new rate
+  EXPECT_NE(advise(result, 0).command.find("--train.lr 0.0017 --train.min_lr 0.001"),
+            std::string::npos)
+      << advise(result, 0).command;
   result.cells = {cell("after", 6, 10, Outcome::diverged, 9.0)};
   EXPECT_NE(advise(result, 0).command.find("--train.clip 1"), std::string::npos);
   result.cells = {cell("after", 6, 10, Outcome::undecided, 2.9)};
   EXPECT_NE(advise(result, 0).command.find("--train.steps 400"), std::string::npos);
   result.cells = {cell("after", 6, 10, Outcome::failed, 2.9)};
   EXPECT_NE(advise(result, 0).text.find("runs/x/seed.log"), std::string::npos);
+  // The seed is one of those that failed.
+  result.cells[0].seeds[0].outcome = Outcome::learned;
+  EXPECT_TRUE(advise(result, 0).command.ends_with("--train.seed 2")) << advise(result, 0).command;
 }
 
 TEST(SweepWords, table_has_counts_losses_and_advice) {

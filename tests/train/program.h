@@ -69,6 +69,7 @@ class Process {
   void send(int signal) const {
     if (pid_ > 0) ::kill(pid_, signal);
   }
+  pid_t pid() const { return pid_; }
   // The exit code; 128 + the signal that ended it.
   int wait() {
     int status = 0;

@@ -252,7 +252,7 @@ TEST(ProgramTraining, S1WarmupIsResolved) {
   EXPECT_TRUE(holds(result.err, "0.002")) << result.err;  // 10/50 of 0.01
 }
 
-// C1: same seed and thread count, same bytes; other counts within 1e-5.
+// C1: same seed and thread count, same bytes; other counts within 1e-5, and `compare` says why.
 TEST(ProgramThreadsTraining, C1) {
   const Place place;
   std::map<int, double> losses;
@@ -271,6 +271,16 @@ TEST(ProgramThreadsTraining, C1) {
   }
   EXPECT_NEAR(losses[1] / losses[2], 1, 1e-5);
   EXPECT_NEAR(losses[7] / losses[2], 1, 1e-5);
+  for (const char* other : {"1x", "7x"}) {
+    const Result compared = place.run({"compare", "2x", other});
+    ASSERT_EQ(compared.code, 0) << compared.err;
+    const std::string why =
+        std::string("threads differs (2 and ") + other[0] + "): a reason for differing bytes";
+    EXPECT_TRUE(holds(compared.out, why)) << compared.out;
+  }
+  const Result twins = place.run({"compare", "2x", "2y"});
+  EXPECT_TRUE(holds(twins.out, "the same in every digit over all 21")) << twins.out;
+  EXPECT_FALSE(holds(twins.out, "differing bytes")) << twins.out;
 }
 
 // D9: the first record is the loss before any update.

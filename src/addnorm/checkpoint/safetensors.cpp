@@ -21,6 +21,9 @@ static_assert(std::endian::native == std::endian::little, "the elements are read
 
 constexpr size_t prefix_bytes = 8;
 constexpr std::string_view metadata_name = "__metadata__";
+// Bytes of the shortest entry of a tensor, its comma left out.
+constexpr size_t least_entry =
+    std::string_view(R"("":{"dtype":"U8","shape":[],"data_offsets":[0,1]})").size();
 
 // The rules by the numbers and names of docs/safetensors.md.
 enum class Rule { prefix = 1, length, text, object, unique, dtype, offsets, inside, size, tiling };
@@ -47,6 +50,10 @@ class HeaderReader {
 
   void read() try {
     cursor_.expect('{', "an object of tensors");
+    // Room at once: a vector that grows would need several times as much.
+    const auto objects = static_cast<size_t>(std::count(header_.begin(), header_.end(), '{'));
+    tensors.reserve(std::min(objects, header_.size() / least_entry));
+    offsets_at_.reserve(tensors.capacity());
     if (!cursor_.accept('}')) {
       do read_member();
       while (cursor_.accept(','));

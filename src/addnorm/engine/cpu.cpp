@@ -1,7 +1,10 @@
 #include "addnorm/engine/cpu.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -30,6 +33,12 @@ std::set<ValueId> shared_matrices(const graph::Graph& graph) {
     if (std::holds_alternative<nodes::Embedding>(node.op)) shared.insert(node.inputs[0]);
   }
   return shared;
+}
+
+// What could not be had, in words; sizes are floats.
+[[noreturn]] void refuse_memory(const std::string& what, Index floats, const char* advice) {
+  fail_system("memory", fmt::format("expected {:.1f} MiB for {}, got less; try {}",
+                                    static_cast<double>(floats) * 0x1p-18, what, advice));
 }
 
 template <class Vector>
@@ -212,9 +221,18 @@ double CpuEngine::run(const nodes::Batch& batch, const Request& request) {
   backward_ = request.backward && prepared_.target_count() > 0;
   keep_logits_ = request.keep_logits || std::find(request.points.begin(), request.points.end(),
                                                   graph_.logits) != request.points.end();
-  prepare_tables(batch);
-  plan_ = &plan_for(batch, request);
-  prepare_buffers(batch, request);
+  plan_ = nullptr;
+  try {
+    prepare_tables(batch);
+    plan_ = &plan_for(batch, request);
+    prepare_buffers(batch, request);
+  } catch (const std::bad_alloc&) {
+    const auto threads = static_cast<Index>(threads_.size());
+    refuse_memory(fmt::format("the values of {} sequences of {} tokens", batch.sequences,
+                              std::max(batch.length, batch.source_length)),
+                  plan_ == nullptr ? 0 : threads * plan_->floats,
+                  "a smaller batch or a shorter context");
+  }
   pool_.run(work_);
   for (const ValueId id : request.points) gather(id);
   double loss = 0;
@@ -292,7 +310,16 @@ NonFinite CpuEngine::find_non_finite(const nodes::Batch& batch, const Request& r
 }
 
 std::unique_ptr<Engine<float>> make_cpu(const graph::Graph& graph, int threads, Split split) {
-  return std::make_unique<CpuEngine>(graph, threads, split);
+  // The first product needs room for its code, so it comes before anything large is allocated.
+  const float one = 1;
+  float product = 0;
+  kernels::matmul(false, false, 1, 1, 1, &one, 1, &one, 1, &product, 1, false);
+  try {
+    return std::make_unique<CpuEngine>(graph, threads, split);
+  } catch (const std::bad_alloc&) {
+    refuse_memory(fmt::format("the {} weights and their gradients", graph.parameter_count()),
+                  2 * graph.parameter_count(), "a smaller model or fewer threads");
+  }
 }
 
 }  // namespace addnorm::engine

@@ -1,8 +1,9 @@
 #include "addnorm/lab/child.h"
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -12,55 +13,78 @@
 #include "addnorm/base/error.h"
 #include "addnorm/base/text.h"
 
-extern char** environ;
-
 namespace addnorm::lab {
 namespace {
 
-struct Actions {
-  posix_spawn_file_actions_t files{};
-  posix_spawnattr_t attributes{};
-  Actions() {
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&attributes);
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  void close() {
+    if (number_ >= 0) ::close(number_);
+    number_ = -1;
   }
-  ~Actions() {
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-  }
-  Actions(const Actions&) = delete;
-  Actions& operator=(const Actions&) = delete;
+  operator int() const { return number_; }
+
+ private:
+  int number_;
 };
+
+// Between fork and exec: only calls that are safe there, whatever other threads were doing. (A fork
+// without exec hangs in libraries that have used OpenMP.) Does not return; where the program cannot be
+// started, `report` gets the errno.
+[[noreturn]] void become(char* const* argv, int input, int log, int report, pid_t parent) {
+  ::setpgid(0, 0);
+  // A handler of ours for SIGINT must not leave the child ignoring or blocking it.
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  ::sigaction(SIGINT, &standard, nullptr);
+  ::sigaction(SIGTERM, &standard, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(128 + SIGTERM);  // it ended before the line above
+  if (::dup2(input, 0) == 0 && ::dup2(log, 1) == 1 && ::dup2(log, 2) == 2) {
+    ::execv(argv[0], argv);
+  }
+  const int problem = errno;
+  const ssize_t written = ::write(report, &problem, sizeof problem);
+  ::_exit(written == sizeof problem ? 127 : 126);
+}
 
 }  // namespace
 
 Child::Child(const std::vector<std::string>& arguments, const std::filesystem::path& log) {
-  Actions actions;
-  posix_spawn_file_actions_addopen(&actions.files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions.files, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND,
-                                   0644);
-  posix_spawn_file_actions_adddup2(&actions.files, 1, 2);
-  // A handler of ours for SIGINT must not leave the child ignoring or blocking it.
-  sigset_t none, defaults;
-  sigemptyset(&none);
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGINT);
-  sigaddset(&defaults, SIGTERM);
-  posix_spawnattr_setsigmask(&actions.attributes, &none);
-  posix_spawnattr_setsigdefault(&actions.attributes, &defaults);
-  posix_spawnattr_setpgroup(&actions.attributes, 0);
-  posix_spawnattr_setflags(&actions.attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const auto refuse = [&](int problem) {
+    fail_system(arguments.front(), std::string("expected to start it with its output in ") +
+                                       log.string() + ", got: " + std::strerror(problem));
+  };
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const int problem =
-      posix_spawn(&pid_, argv[0], &actions.files, &actions.attributes, argv.data(), environ);
-  if (problem != 0) {
-    pid_ = -1;
-    fail_system(arguments.front(), std::string("expected to start it with its output in ") +
-                                       log.string() + ", got: " + std::strerror(problem));
+  const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  int ends[2] = {-1, -1};
+  if (input < 0 || output < 0 || ::pipe2(ends, O_CLOEXEC) != 0) refuse(errno);
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) become(argv.data(), input, output, to, parent);
+  if (pid_ < 0) refuse(errno);
+  to.close();
+  int problem = 0;
+  ssize_t got = 0;  // 0 once exec has closed the other end
+  while ((got = ::read(from, &problem, sizeof problem)) < 0 && errno == EINTR) {
   }
+  if (got != sizeof problem) return;
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  refuse(problem);
 }
 
 Child::Child(Child&& other) noexcept : pid_(other.pid_), ended_(other.ended_) { other.pid_ = -1; }

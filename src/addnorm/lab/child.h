@@ -1,4 +1,4 @@
-// Child programs by posix_spawn (a fork after a library has used OpenMP hangs).
+// Child programs.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,8 @@
 namespace addnorm::lab {
 
 // A running program, its stdin closed, stdout and stderr in one file. It has a process group of its
-// own, so that a Ctrl-C at the terminal reaches it once, through interrupt(). The destructor kills it.
+// own, so that a Ctrl-C at the terminal reaches it once, through interrupt(). The destructor kills it,
+// and the kernel sends it SIGTERM when the thread that started it ends in any way, kill -9 included.
 class Child {
  public:
   // `arguments[0]` is the program's path. Throws Error (system) when it cannot be started.

@@ -249,10 +249,7 @@ void compare_curves(const RunRecord& a, const RunRecord& b, Comparison* to) {
 
 // Facts about the machine that decide the bytes (design.md section 6).
 bool decides_bytes(const std::string& name) {
-  for (const char* part : {"thread", "instruction", "isa", "simd"}) {
-    if (name.find(part) != std::string::npos) return true;
-  }
-  return false;
+  return name == "threads" || name == "instruction_set";
 }
 
 }  // namespace

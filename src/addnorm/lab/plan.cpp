@@ -69,6 +69,8 @@ PlannedCell planned(const Cell& cell, const model::Specification& specification)
   result.cell = cell;
   result.steps = specification.train.steps;
   result.cost = cost_of(specification);
+  result.record.settings = cell.settings;
+  result.record.min_lr = specification.train.min_lr;
   auto& keys = result.record.keys;
   // A formula of one's own stands as it was typed; a name as the catalogue has it.
   keys.emplace_back("wiring", wiring_text(specification.model));
@@ -84,6 +86,33 @@ PlannedCell planned(const Cell& cell, const model::Specification& specification)
   return result;
 }
 
+std::string name_of(const Cell& cell) {
+  std::vector<std::string> words;
+  for (const auto& [key, value] : cell.settings) words.push_back(key + "=" + value);
+  return "cell " + (words.empty() ? "of the specification" : join(words, " "));
+}
+
+// What is wrong with the cells, each finding with the cell that has it; what is wrong with all of them
+// stands once, without one.
+Findings together(const std::vector<Cell>& cells, const std::vector<Findings>& of_cells) {
+  Findings all;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    for (Finding finding : of_cells[i]) {
+      const std::string text = finding.text();
+      const bool shared = std::all_of(of_cells.begin(), of_cells.end(), [&](const Findings& other) {
+        return std::any_of(other.begin(), other.end(),
+                           [&](const Finding& f) { return f.text() == text; });
+      });
+      if (shared && i > 0) continue;
+      if (!shared) {
+        finding.where = name_of(cells[i]) + (finding.where.empty() ? "" : ", ") + finding.where;
+      }
+      all.push_back(finding);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vector<Cell>& cells,
@@ -92,25 +121,29 @@ SweepPlan plan_sweep(const std::filesystem::path& specification, const std::vect
   SweepPlan plan;
   plan.specification = specification;
   plan.seeds = seeds;
-  Findings problems;
-  std::vector<model::DataSection> data;
-  for (const Cell& cell : cells) {
-    std::vector<std::string> words;
-    for (const auto& [key, value] : cell.settings) words.push_back(key + "=" + value);
+  std::vector<Findings> problems(cells.size());
+  for (size_t i = 0; i < cells.size(); ++i) {
     try {
-      const auto resolved = model::for_training(specification, cell.settings, catalogue);
+      const auto resolved = model::for_training(specification, cells[i].settings, catalogue);
       model::shape(resolved, catalogue);
-      data.push_back(resolved.data);
+      data::require_texts(resolved.data);
       plan.first_seed = static_cast<int64_t>(resolved.train.seed);
-      plan.cells.push_back(planned(cell, resolved));
+      PlannedCell cell = planned(cells[i], resolved);
+      for (const PlannedCell& other : plan.cells) {
+        if (other.folder != cell.folder) continue;
+        problems[i].push_back(
+            {Level::error, "",
+             "expected cells that differ in more than the seed, got the same as " +
+                 name_of(other.cell) + "; try --seeds N for several seeds of every cell"});
+      }
+      plan.cells.push_back(std::move(cell));
     } catch (const Error& error) {
-      problems.push_back({Level::error,
-                          "cell " + (words.empty() ? "of the specification" : join(words, " ")),
-                          std::string("\n") + error.what()});
+      if (error.findings().empty()) throw;  // not of the specification: the system
+      problems[i] = error.findings();
     }
   }
-  if (has_errors(problems)) throw Error(problems);
-  for (const model::DataSection& one : data) data::require_texts(one);
+  const Findings all = together(cells, problems);
+  if (has_errors(all)) throw Error(all);
   return plan;
 }
 

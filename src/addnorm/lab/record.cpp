@@ -133,6 +133,9 @@ std::string sweep_json(const SweepResult& result) {
         object[key] = std::get<std::string>(value);
       }
     }
+    object["settings"] = ordered_json::object();
+    for (const auto& [key, value] : cell.settings) object["settings"][key] = value;
+    object["min_lr"] = number_json(cell.min_lr);
     object["seeds"] = ordered_json::array();
     for (const SeedResult& seed : cell.seeds) {
       object["seeds"].push_back({{"seed", seed.seed},
@@ -164,8 +167,15 @@ SweepResult parse_sweep(const std::string& text, const std::string& file) {
     for (const ordered_json& object : root.at("cells")) {
       CellResult& cell = result.cells.emplace_back();
       for (const auto& [key, value] : object.items()) {
+        if (key == "min_lr") continue;
         if (value.is_number()) cell.keys.emplace_back(key, value.get<double>());
         if (value.is_string()) cell.keys.emplace_back(key, value.get<std::string>());
+      }
+      cell.min_lr = object.value("min_lr", 0.0);
+      if (const auto settings = object.find("settings"); settings != object.end()) {
+        for (const auto& [key, value] : settings->items()) {
+          cell.settings.emplace_back(key, value.get<std::string>());
+        }
       }
       for (const ordered_json& seed : object.at("seeds")) cell.seeds.push_back(seed_from(seed));
     }

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "addnorm/lab/grid.h"
 #include "addnorm/lab/metrics.h"
 #include "addnorm/lab/outcome.h"
 
@@ -33,6 +34,8 @@ struct CellResult {
   // "wiring", "layers", "lr" and "warmup" of every cell, then what else the grid sets for it under
   // its full key.
   std::vector<std::pair<std::string, Value>> keys;
+  Settings settings;  // all of them, as flags of the training verb: with these it is the same cell
+  double min_lr = 0;
   std::vector<SeedResult> seeds;  // finished ones
 
   const Value* find(const std::string& key) const;

@@ -242,12 +242,13 @@ class Sweep {
     } else {
       fs::remove_all(run);  // nothing to go on from
       arguments.insert(arguments.end(),
-                       {"train", plan_.specification.string(), "--run", run.string(),
-                        "--train.threads", "1", "--train.seed", std::to_string(task.seed)});
+                       {"train", plan_.specification.string(), "--run", run.string()});
       for (const auto& [key, value] : cell.cell.settings) {
         arguments.push_back("--" + key);
         arguments.push_back(value);
       }
+      arguments.insert(arguments.end(),  // the last of a key counts
+                       {"--train.threads", "1", "--train.seed", std::to_string(task.seed)});
     }
     if (!plan_.catalogue.empty()) {
       arguments.insert(arguments.end(), {"--catalogue", plan_.catalogue});

@@ -59,40 +59,42 @@ std::string text_at(const CellResult& cell, const std::string& key) {
   return value == nullptr ? "" : value_text(*value);
 }
 
-std::string flag_of(const std::string& key) {
-  if (key == "wiring" || key == "layers") return "model." + key;
-  if (key == "lr" || key == "warmup") return "train." + key;
-  return key;
+Outcome commonest(const CellResult& cell) {
+  const auto counts = cell.counts();
+  return static_cast<Outcome>(std::max_element(counts.begin(), counts.end()) - counts.begin());
 }
 
-std::string command(const SweepResult& result, const CellResult& cell,
-                    const std::vector<std::pair<std::string, std::string>>& changes) {
+// Trains the cell again with the changes: everything that the sweep set, at a seed that came out as most
+// seeds of the cell did.
+std::string command(const SweepResult& result, const CellResult& cell, const Settings& changes) {
   std::string text =
       "addnorm train " +
       shell_quoted(result.specification.empty() ? "spec.toml" : result.specification);
   const auto add = [&](const std::string& key, const std::string& value) {
-    const size_t plus = value.find('+');
-    if (key == "layers" && plus != std::string::npos) {
-      text += " --model.encoder_layers " + value.substr(0, plus) + " --model.decoder_layers " +
-              value.substr(plus + 1);
-    } else {
-      text += " --" + flag_of(key) + " " + shell_quoted(value);
-    }
+    text += " --" + key + " " + shell_quoted(value);
   };
-  for (const auto& [key, value] : cell.keys) {
+  const Outcome outcome = commonest(cell);
+  const auto seed = std::find_if(cell.seeds.begin(), cell.seeds.end(),
+                                 [&](const SeedResult& s) { return s.outcome == outcome; });
+  for (const auto& [key, value] : cell.settings) {
     const bool changed = std::any_of(changes.begin(), changes.end(),
                                      [&](const auto& change) { return change.first == key; });
-    if (!changed && (key == "wiring" || key == "layers" || varies(result, key)))
-      add(key, value_text(value));
+    if (!changed && key != "train.seed") add(key, value);
   }
   for (const auto& [key, value] : changes) add(key, value);
+  if (seed != cell.seeds.end()) add("train.seed", std::to_string(seed->seed));
   if (!result.catalogue.empty()) text += " --catalogue " + shell_quoted(result.catalogue);
   return text;
 }
 
-Outcome commonest(const CellResult& cell) {
-  const auto counts = cell.counts();
-  return static_cast<Outcome>(std::max_element(counts.begin(), counts.end()) - counts.begin());
+// A third of the rate; its end cannot stay above it.
+Settings lower_rate(const CellResult& cell) {
+  const Value* lr = cell.find("lr");
+  const double rate =
+      lr != nullptr && std::holds_alternative<double>(*lr) ? std::get<double>(*lr) : 0;
+  Settings changes = {{"train.lr", fmt::format("{:.2g}", rate / 3)}};
+  if (cell.min_lr > 0) changes.emplace_back("train.min_lr", fmt::format("{:.2g}", cell.min_lr / 3));
+  return changes;
 }
 
 std::string tally(const CellResult& cell) {
@@ -291,17 +293,14 @@ Advice advise(const SweepResult& result, size_t cell) {
     return {"try " + change_text(at, other, axis) + ", which learned here at every seed",
             command(result, other, {})};
   }
-  const Value* lr = at.find("lr");
-  const double rate =
-      lr != nullptr && std::holds_alternative<double>(*lr) ? std::get<double>(*lr) : 0;
-  const std::string lower = fmt::format("{:.2g}", rate / 3);
   if (text_at(at, "warmup") == "0") {
     return {"try a warm-up over the first half of the run",
-            command(result, at, {{"warmup", "50%"}})};
+            command(result, at, {{"train.warmup", "50%"}})};
   }
   if (outcome == Outcome::diverged) {
-    return {"try a third of the learning rate, with clipping",
-            command(result, at, {{"lr", lower}, {"train.clip", "1"}})};
+    Settings changes = lower_rate(at);
+    changes.emplace_back("train.clip", "1");
+    return {"try a third of the learning rate, with clipping", command(result, at, changes)};
   }
   if (outcome == Outcome::undecided || outcome == Outcome::learned) {
     const int64_t steps = at.seeds.front().steps;
@@ -309,7 +308,7 @@ Advice advise(const SweepResult& result, size_t cell) {
             command(result, at, {{"train.steps", std::to_string(2 * steps)}})};
   }
   return {"try a third of the learning rate, or fewer layers, or another wiring",
-          command(result, at, {{"lr", lower}})};
+          command(result, at, lower_rate(at))};
 }
 
 std::string sweep_table(const SweepResult& result) {
