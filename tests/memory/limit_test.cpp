@@ -54,7 +54,7 @@ TEST_F(ProgramMemoryLimit, EveryLimitBelowTheNeedEndsWithExitCode4) {
   const int64_t enough = least([&](int64_t kib) { return trains(kib).code == 0; });
   ASSERT_GT(enough, starts + 16 * 1024);
   ASSERT_LT(enough, int64_t{1} << 22);
-  constexpr int limits = 40;
+  constexpr int limits = 20;
   int refused = 0, sized = 0;
   for (int i = 1; i <= limits; ++i) {
     const int64_t kib = starts + (enough - starts) * i / limits;
