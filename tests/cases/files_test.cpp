@@ -166,6 +166,22 @@ TEST(F2MemoryLimit, MemoryFollowsTheFileNotItsHeader) {
   }
 }
 
+// A file of a great many tensors taken for a batch: not one line for each.
+TEST_F(F2Grad, ABatchOfManyTensorsIsRefusedInFewLines) {
+  std::vector<checkpoint::TensorOut> tensors;
+  tensors.reserve(30000);
+  const float value = 1;
+  for (int i = 0; i < 30000; ++i) {
+    tensors.push_back({"w" + std::to_string(i), checkpoint::ElementType::f32, {1}, &value, {}});
+  }
+  const std::string path = bench_.path("many.safetensors").string();
+  checkpoint::write_safetensors(path, tensors);
+  const Graded graded = bench_.grad(spec_, weights_, path);
+  EXPECT_EQ(graded.ran.code, 2);
+  EXPECT_TRUE(graded.ran.says("29980 further tensors")) << graded.ran.err.substr(0, 5000);
+  EXPECT_LT(occurrences(graded.ran.err, "\n"), 30U);
+}
+
 // ---- what is not a file, or not a file of this kind
 
 double seconds_of(const std::function<void()>& act) {

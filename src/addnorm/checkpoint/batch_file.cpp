@@ -51,13 +51,19 @@ class Reader {
   void check_names() {
     std::vector<std::string> known = {"tokens", "targets", "mask"};
     if (limits_.pair) known.insert(known.end(), {"source", "source_mask"});
+    constexpr size_t told = 20;  // a file of weights, taken for a batch, may hold a million
+    size_t others = 0;
     for (const TensorInfo& tensor : file_.tensors()) {
       if (std::find(known.begin(), known.end(), tensor.name) != known.end()) continue;
+      if (++others > told) continue;
       const std::string near = nearest(tensor.name, known);
       wrong(text::quoted(tensor.name),
             fmt::format("expected only {}{}, got this tensor{}", join(known, ", "),
                         limits_.pair ? "" : " for a model of one stack",
                         near.empty() ? "" : "; try " + near));
+    }
+    if (others > told) {
+      wrong("and more", fmt::format("expected no others, got {} further tensors", others - told));
     }
   }
 

@@ -26,7 +26,7 @@ class Descriptor {
     if (number_ >= 0) ::close(number_);
     number_ = -1;
   }
-  operator int() const { return number_; }
+  int get() const { return number_; }
 
  private:
   int number_;
@@ -68,17 +68,17 @@ Child::Child(const std::vector<std::string>& arguments, const std::filesystem::p
   const Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   int ends[2] = {-1, -1};
-  if (input < 0 || output < 0 || ::pipe2(ends, O_CLOEXEC) != 0) refuse(errno);
+  if (input.get() < 0 || output.get() < 0 || ::pipe2(ends, O_CLOEXEC) != 0) refuse(errno);
   const Descriptor from(ends[0]);
   Descriptor to(ends[1]);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ == 0) become(argv.data(), input, output, to, parent);
+  if (pid_ == 0) become(argv.data(), input.get(), output.get(), to.get(), parent);
   if (pid_ < 0) refuse(errno);
   to.close();
   int problem = 0;
   ssize_t got = 0;  // 0 once exec has closed the other end
-  while ((got = ::read(from, &problem, sizeof problem)) < 0 && errno == EINTR) {
+  while ((got = ::read(from.get(), &problem, sizeof problem)) < 0 && errno == EINTR) {
   }
   if (got != sizeof problem) return;
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
