@@ -40,7 +40,7 @@ void linear_layer(benchmark::State& state) {
   std::vector<float> y(static_cast<size_t>(m * n));
   std::vector<float> dx(x.size());
   std::vector<float> dw(w.size());
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     linear(m, n, k, x.data(), w.data(), bias.data(), y.data());
     linear_dx(m, n, k, y.data(), w.data(), dx.data(), false);
     linear_dw(m, n, k, y.data(), x.data(), dw.data(), true);
@@ -62,7 +62,7 @@ void small_product(benchmark::State& state) {
   const auto a = random_buffer(m * k, 1);
   const auto b = random_buffer(n * k, 2);
   std::vector<float> c(static_cast<size_t>(m * n));
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     matmul(false, true, m, n, k, a.data(), k, b.data(), k, c.data(), n, false);
   }
   rate(state, 2.0 * static_cast<double>(m * n * k));
@@ -74,7 +74,7 @@ void bandwidth(benchmark::State& state) {
   const Index size = Index{1} << 24;
   const std::vector<float> a(static_cast<size_t>(size), 1.0F);
   std::vector<float> out(static_cast<size_t>(size), 0.0F);
-  for (auto _ : state) add(size, a.data(), out.data());
+  while (state.KeepRunning()) add(size, a.data(), out.data());
   bytes(state, 12.0 * static_cast<double>(size));
 }
 BENCHMARK(bandwidth);
@@ -101,7 +101,7 @@ void add_and_norm(benchmark::State& state) {
   spec.gain = gain.data();
   spec.bias = kind == NormKind::rmsnorm ? nullptr : gain.data();
   spec.alpha = &alpha;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     add_norm(spec, rows, 1, a.data(), 1, b.data(), sum.data(), out.data(), stats.data());
     AddNormOutputs outputs;
     outputs.da = da.data();
@@ -125,7 +125,7 @@ void activation(benchmark::State& state) {
   const std::vector<float> bias(static_cast<size_t>(cols), 0.0F);
   std::vector<float> h(pre.size());
   std::vector<float> dbias(bias.size());
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     bias_activation({kind}, rows, cols, bias.data(), pre.data(), h.data());
     bias_activation_backward({kind}, rows, cols, pre.data(), h.data(), h.data(), dbias.data());
   }
@@ -157,7 +157,7 @@ void attend(benchmark::State& state) {
   std::vector<float> forward_scratch(static_cast<size_t>(attention_scratch(spec, false)));
   attention(spec, 0, spec.heads, q.data(), d, k.data(), d, v.data(), d, out.data(), d, lse.data(),
             forward_scratch.data());
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     if (backward) {
       AttentionGradients gradients;
       gradients.dq = dq.data();
@@ -194,12 +194,13 @@ void head_and_loss(benchmark::State& state) {
   const auto w = random_buffer(spec.vocab * spec.width, 2);
   spec.w = w.data();
   std::vector<int32_t> targets;
+  targets.reserve(static_cast<size_t>(rows));
   for (Index row = 0; row < rows; ++row) targets.push_back(static_cast<int32_t>(row % spec.vocab));
   const Index chunk = std::min(rows, head_chunk_rows(spec.vocab));
   std::vector<float> work(static_cast<size_t>(chunk * spec.vocab));
   std::vector<float> dx(x.size());
   std::vector<float> dw(w.size());
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     benchmark::DoNotOptimize(head_loss(spec, rows, x.data(), targets.data(), work.data(), nullptr,
                                        nullptr, dx.data(), false, dw.data(), nullptr));
   }
@@ -215,7 +216,7 @@ void adam_pass(benchmark::State& state) {
   std::vector<float> v(w.size(), 1.0F);
   AdamStep step;
   step.rate = 1e-9F;
-  for (auto _ : state) adam(step, count, w.data(), g.data(), m.data(), v.data());
+  while (state.KeepRunning()) adam(step, count, w.data(), g.data(), m.data(), v.data());
   bytes(state, 28.0 * static_cast<double>(count));
 }
 BENCHMARK(adam_pass)->Arg(1 << 16)->Arg(1 << 23);
@@ -224,7 +225,7 @@ void dropout_pass(benchmark::State& state) {
   const Index count = 1 << 18;
   const auto a = random_buffer(count, 1);
   std::vector<float> out(a.size());
-  for (auto _ : state) dropout(1, 2, 0.1F, 0, count, a.data(), out.data(), false);
+  while (state.KeepRunning()) dropout(1, 2, 0.1F, 0, count, a.data(), out.data(), false);
   bytes(state, 8.0 * static_cast<double>(count));
 }
 BENCHMARK(dropout_pass);

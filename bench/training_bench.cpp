@@ -198,11 +198,7 @@ void measure_denormals(const Size& size, int threads) {
       size.name, threads, 1e3 * denormal, 1e3 * small, denormal / small);
 }
 
-}  // namespace
-}  // namespace addnorm
-
-int main() {
-  using namespace addnorm;
+void run() {
   const int threads = allowed_cores().cores;
   ThreadPool pool(threads);
   const double peak = gemm_peak(pool), bytes = bandwidth(pool);
@@ -213,5 +209,12 @@ int main() {
   measure({"d 256, L 6, T 128, B 16, V 256", 256, 6, 4, 128, 16, 256, 0.6}, peak, bytes, threads);
   measure({"GPT-2 124M, T 64, B 4, V 50257", 768, 12, 12, 64, 4, 50257, 0.6}, peak, bytes, threads);
   for (const int count : {1, 2, 7}) measure_denormals(small, count);
+}
+
+}  // namespace
+}  // namespace addnorm
+
+int main() {
+  addnorm::run();
   return 0;
 }

@@ -17,6 +17,7 @@ void print_part(const std::string& title, const std::vector<Difference>& differe
   if (differences.empty()) return;
   print_line("");
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(differences.size());
   for (const Difference& d : differences)
     rows.push_back({d.name, wrapped(d.a, 44), wrapped(d.b, 44)});
   print(table({title, "A", "B"}, rows));

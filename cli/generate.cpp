@@ -40,6 +40,7 @@ int run(Options options, const Invocation& invocation) {
     train::sample(*model.engine, *model.tokenizer, model.task, options.sample, write);
     write("\n");
   } catch (const NoReader&) {
+    return 0;
   }
   return 0;
 }

@@ -22,10 +22,10 @@ class ProgramMemoryLimit : public testing::Test {
     const std::string corpus = bench_.write("corpus.txt", text);
     spec_ = bench_.write("spec.toml",
                          "[model]\nkind = \"decoder\"\nlayers = 3\nwidth = 256\nheads = 4\n"
-                         "context = 256\nwiring = \"pre-ln\"\n[data]\nsource = [\"" +
+                         "context = 128\nwiring = \"pre-ln\"\n[data]\nsource = [\"" +
                              corpus +
-                             "\"]\n[train]\nsteps = 2\nbatch = 8\nlr = 1e-3\nthreads = 2\n"
-                             "eval_tokens = 512\n");
+                             "\"]\n[train]\nsteps = 1\nbatch = 2\nlr = 1e-3\nthreads = 2\n"
+                             "eval_tokens = 128\n");
   }
   Ran limited(const Arguments& arguments, int64_t kib) const {
     return bench_.run(arguments, "ulimit -c 0; ulimit -v " + std::to_string(kib) + "; exec ");

@@ -48,7 +48,8 @@ struct SinusoidalPositions {
   Shape shape(std::span<const Shape>) const { return {rows, 1, width}; }
 
   double value(int64_t position, int64_t channel) const {
-    const double exponent = static_cast<double>(channel / 2 * 2) / static_cast<double>(width);
+    const int64_t even = channel - channel % 2;
+    const double exponent = static_cast<double>(even) / static_cast<double>(width);
     const double angle = static_cast<double>(position) / std::pow(10000.0, exponent);
     return channel % 2 == 0 ? std::sin(angle) : std::cos(angle);
   }
