@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <system_error>
 #include <thread>
+
+#include "addnorm/base/error.h"
 
 namespace addnorm::cli {
 namespace {
@@ -25,11 +28,18 @@ const std::atomic<bool>* watch_interrupts() {
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // inherited by all threads started later
-    std::thread([signals] {
+    const auto watch = [signals] {
       for (int signal = 0; sigwait(&signals, &signal) == 0;) {
         if (asked.exchange(true)) ::_exit(130);
       }
-    }).detach();
+    };
+    try {
+      std::thread(watch).detach();
+    } catch (const std::system_error&) {
+      fail_system("threads",
+                  "expected a thread that waits for Ctrl-C, got none; try more memory or processes "
+                  "(`ulimit -v` and `ulimit -u` show limits)");
+    }
     return true;
   }();
   static_cast<void>(started);
