@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "addnorm/base/error.h"
 #include "addnorm/base/random.h"
 #include "addnorm/engine/engine.h"
 #include "addnorm/formula/catalogue.h"
@@ -218,6 +219,59 @@ TEST(CpuEngine, NoTargetsGiveLossAndGradientsOfZero) {
   for (size_t i = 0; i < fast->graph().parameters.size(); ++i) {
     for (const float g : fast->gradient(i)) EXPECT_EQ(g, 0.0F);
   }
+}
+
+// `memory` as a value stands beside the decoder's tokens, position by position.
+TEST(CpuEngine, MemoryReadAsAValueNeedsEqualLengths) {
+  auto shape = small_shape(graph::ModelKind::encoder_decoder, "x = x + f(norm(x)); out = norm(x)");
+  const auto other = make_batch(shape, 3, 6, true);  // a source of 5
+  ASSERT_NE(other.source_length, other.length);
+  auto equal = make_batch(shape, 3, 5, true);
+  equal.source = other.source;
+  equal.source_mask = other.source_mask;
+  equal.source_length = 5;
+  for (const char* formula :
+       {"x = x + f(norm(x)) + 0.5*memory; out = norm(x)",
+        "x = x + attn(memory); x = x + cross(memory); x = max(x, memory); out = norm(x)",
+        "begin: x = embed + memory\nblock: x = x + f(norm(x))\nend: out = norm(x) + memory"}) {
+    shape.decoder.program = formula::parse(formula);
+    const Compared c = compare(shape, equal, 2, Split::automatic);
+    EXPECT_LT(c.loss, 1e-4) << formula;
+    EXPECT_LT(c.worst, 2e-3) << formula << ": " << c.where;
+    const graph::Graph graph = graph::lower(shape);
+    const auto refused = [&](auto engine) {
+      try {
+        engine->run(other, {});
+        ADD_FAILURE() << formula;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("of one length"), std::string::npos)
+            << error.what();
+      }
+    };
+    refused(engine::make_cpu(graph, 2));
+    refused(engine::make_reference<double>(graph));
+  }
+  const auto crossing = small_shape(graph::ModelKind::encoder_decoder,
+                                    "x = x + cross(norm(x)); x = x + ffn(x); out = norm(x)");
+  EXPECT_LT(compare(crossing, other, 2, Split::automatic).worst, 2e-3);
+}
+
+TEST(CpuEngine, EndGoesOnWithOut) {
+  const auto loss = [](const std::string& formula, std::vector<std::string> points) {
+    const auto shape = small_shape(graph::ModelKind::decoder, formula);
+    auto engine = engine::make_reference<double>(graph::lower(shape));
+    fill(*engine, 2);
+    for (const std::string& point : points) {
+      EXPECT_EQ(engine->graph().points.count(point), 1U) << point;
+    }
+    EXPECT_EQ(engine->graph().points.count("end.out"), 0U);
+    return engine->run(make_batch(shape, 2, 5, false), {});
+  };
+  const double want = loss("x = x + f(norm(x)); out = norm(2*x)", {});
+  EXPECT_EQ(loss("x = x + f(norm(x)); out = x*2; out = norm(out)", {}), want);
+  EXPECT_EQ(loss("x = x + f(norm(x))\nend: h = x; out = norm(2*h); h = out; out = h",
+                 {"end.h", "end.h.1"}),
+            want);
 }
 
 TEST(CpuEngine, NamesTheFirstNonFiniteTensor) {

@@ -162,6 +162,22 @@ TEST_P(Head, LossAndGradients) {
   check(c);
 }
 
+// A logit of 100 is known to 4e-6 only; what the softmax makes of it is not to be less exact for that.
+TEST_P(Head, LargeLogitsKeepTheirProbabilities) {
+  const Buffer x = {1}, w = {100, 88};
+  const std::vector<int32_t> targets = {0};
+  HeadSpec spec;
+  spec.width = 1;
+  spec.vocab = 2;
+  spec.w = w.data();
+  Buffer work(2), dlogits(2), dx(1), dw(2);
+  head_loss(spec, 1, x.data(), targets.data(), work.data(), nullptr, dlogits.data(), dx.data(),
+            false, dw.data(), nullptr);
+  const double p = std::exp(-12.0) / (1 + std::exp(-12.0));
+  EXPECT_NEAR(dlogits[1] / p, 1, 1e-6);
+  EXPECT_NEAR(dlogits[0] + dlogits[1], 0, 6e-8);
+}
+
 TEST_P(Head, NothingButIgnoredTargets) {
   Case c;
   const Inputs in(c);

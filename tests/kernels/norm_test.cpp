@@ -229,14 +229,22 @@ TEST_P(Norms, LargeEpsilonAndBelowTheClamp) {
   }
 }
 
+std::vector<std::pair<NormKind, float>> kinds_with(std::initializer_list<float> eps) {
+  std::vector<std::pair<NormKind, float>> all;
+  for (const NormKind kind : kKinds) {
+    for (const float one : eps) all.emplace_back(kind, one);
+  }
+  return all;
+}
+
 TEST_P(Norms, OneChannelAndZeroRows) {
   const Buffer a = {0, 0, 0};
-  for (const NormKind kind : kKinds) {
+  for (const auto& [kind, eps] : kinds_with({1e-5F, 0.0F})) {
     const float alpha = 0.5F;
     NormSpec spec;
     spec.kind = kind;
     spec.n = 3;
-    spec.eps = 1e-5F;
+    spec.eps = eps;
     if (kind == NormKind::dyt || kind == NormKind::derf) spec.alpha = &alpha;
     Buffer out = nan_buffer(3);
     Buffer stats = nan_buffer(2);

@@ -49,6 +49,14 @@ void PreparedBatch::prepare(const graph::Graph& graph, const nodes::Batch& batch
                               "and a decoder"
                             : "expected no source, since the model has one stack");
   }
+  if (graph.memory_read && batch.source_length != batch.length) {
+    fail_input(fmt::format("batch, decoder formula {}:{}", graph.memory_read->line,
+                           graph.memory_read->column),
+               fmt::format("expected source and tokens of one length, since `memory` is read there "
+                           "beside the decoder's own tokens, got {} and {}; try cross(..), which "
+                           "attends over `memory` of any length",
+                           batch.source_length, batch.length));
+  }
   check_size(batch.tokens.size(), batch.sequences, batch.length, "tokens");
   check_size(batch.targets.size(), batch.sequences, batch.length, "targets");
   check_length(batch.length, graph.context, "a length");

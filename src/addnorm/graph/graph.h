@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,9 @@ struct Graph {
   int64_t width = 0;
   int64_t vocab = 0;
   int64_t context = 0;
+  // Where the decoder of a pair reads `memory` as a value: beside its own tokens, position by position,
+  // so its batches need source and tokens of one length.
+  std::optional<formula::Place> memory_read;
 
   const Shape& shape(ValueId id) const { return values[static_cast<size_t>(id)].shape; }
   int64_t parameter_count() const;

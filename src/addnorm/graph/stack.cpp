@@ -181,6 +181,7 @@ void StackLowering::run_statements(const std::vector<Statement>& body, Scope& sc
       const bool is_out = name == "out" && scope.section == "end";
       if (is_out) {
         out_ = value(results[i]);
+        (*scope.locals)[name] = results[i];  // later statements of `end` may read it
         continue;
       }
       (carried || scope.section == "begin" ? carried_ : *scope.locals)[name] = results[i];
@@ -229,7 +230,11 @@ StackLowering::Operand StackLowering::evaluate(const Expr& expression, Scope& sc
 StackLowering::Operand StackLowering::name(const Expr& expression, Scope& scope) {
   const std::string& text = expression.name;
   if (text == "embed") return {nullptr, embed_};
-  if (text == "memory") return {nullptr, memory_};
+  if (text == "memory") {
+    auto& read = builder_.graph.memory_read;
+    if (!read) read = expression.at;
+    return {nullptr, memory_};
+  }
   if (const auto found = scope.locals->find(text); found != scope.locals->end())
     return found->second;
   if (const auto found = carried_.find(text); found != carried_.end()) return found->second;

@@ -37,6 +37,8 @@ void finish_logits_all(const HeadSpec& spec, Index rows, float* work) {
 }
 
 struct RowSums {
+  float shift = 0;       // the largest logit
+  double total = 0;      // sum of exp(logit - shift)
   double log_total = 0;  // log of the sum of exp(logit)
   double mean = 0;       // of the logits
 };
@@ -61,15 +63,17 @@ HWY_INLINE RowSums row_sums(Index vocab, const float* z, bool want_mean) {
           sum_terms(size, [&](auto io, Index i) HWY_ATTR { return io.load(z + begin + i); }));
     }
   }
-  return {double{shift} + std::log(total), sum / static_cast<double>(vocab)};
+  return {shift, total, double{shift} + std::log(total), sum / static_cast<double>(vocab)};
 }
 
-// The gradient by the logits, then by x w^T + bias, in place of the logits.
-HWY_INLINE void row_gradient(const HeadSpec& spec, double log_total, int32_t target, float* z,
+// The gradient by the logits, then by x w^T + bias, in place of the logits. The probabilities are
+// exp(logit - largest)/total: exp(logit - log_total) would carry the rounding of large logits.
+HWY_INLINE void row_gradient(const HeadSpec& spec, const RowSums& sums, int32_t target, float* z,
                              float* dlogits) {
   const double weight = spec.row_weight;
-  const auto shift = set(static_cast<float>(log_total));
-  const auto factor = set(static_cast<float>(weight * (1 + 2 * spec.z_loss * log_total)));
+  const auto shift = set(sums.shift);
+  const auto factor =
+      set(static_cast<float>(weight * (1 + 2 * spec.z_loss * sums.log_total) / sums.total));
   const auto even =
       set(static_cast<float>(-weight * spec.label_smoothing / static_cast<double>(spec.vocab)));
   const auto logit_scale = set(spec.logit_scale);
@@ -77,8 +81,7 @@ HWY_INLINE void row_gradient(const HeadSpec& spec, double log_total, int32_t tar
   const float target_logit = z[target];
   sweep(0, spec.vocab, [&](auto io, Index i) HWY_ATTR {
     const auto logit = io.load(z + i);
-    const auto p = exp(hn::Sub(logit, shift));
-    const auto dz = hn::MulAdd(p, factor, even);
+    const auto dz = hn::MulAdd(exp_nonpositive(hn::Sub(logit, shift)), factor, even);
     if (dlogits != nullptr) io.store(dz, dlogits + i);
     const auto t = hn::Mul(logit, inverse_cap);
     io.store(hn::Mul(hn::Mul(dz, hn::NegMulAdd(t, t, set(1))), logit_scale), z + i);
@@ -107,7 +110,7 @@ HeadLoss losses_all(const HeadSpec& spec, Index rows, const int32_t* targets, bo
                    double{spec.z_loss} * sums.log_total * sums.log_total;
     if (smoothing != 0) result.loss += smoothing * (sums.log_total - sums.mean);
     ++result.targets;
-    if (gradient) row_gradient(spec, sums.log_total, targets[row], z, copy);
+    if (gradient) row_gradient(spec, sums, targets[row], z, copy);
   }
   return result;
 }

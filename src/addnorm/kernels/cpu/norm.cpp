@@ -46,6 +46,9 @@ struct Statistics {
   float factor = 1;  // what the (centred) row is multiplied by
 };
 
+// A row that is zero everywhere and has no eps is normalized to zero.
+HWY_INLINE float inverse_or_zero(float length) { return length == 0 ? 0 : 1 / length; }
+
 template <NormKind kind>
 HWY_INLINE Statistics statistics_of(const NormSpec& spec, const float* row) {
   const Index n = spec.n;
@@ -60,18 +63,19 @@ HWY_INLINE Statistics statistics_of(const NormSpec& spec, const float* row) {
       const auto deviation = io.keep(hn::Sub(io.load(row + i), mean));
       return hn::Mul(deviation, deviation);
     });
-    result.factor = 1 / std::sqrt(sum_of(squares) / size + spec.eps);
+    result.factor = inverse_or_zero(std::sqrt(sum_of(squares) / size + spec.eps));
   } else if constexpr (!is_pointwise(kind)) {
     const auto squares = sum_terms(n, [&](auto io, Index i) HWY_ATTR {
       const auto x = io.load(row + i);
       return hn::Mul(x, x);
     });
     if constexpr (kind == NormKind::rmsnorm) {
-      result.factor = 1 / std::sqrt(sum_of(squares) / size + spec.eps);
+      result.factor = inverse_or_zero(std::sqrt(sum_of(squares) / size + spec.eps));
     } else {
       const float length = std::sqrt(sum_of(squares));
-      result.center = length < spec.eps ? 0.0F : 1.0F;
-      result.factor = 1 / (length < spec.eps ? spec.eps : length);
+      const bool clamped = length < spec.eps || length == 0;
+      result.center = clamped ? 0.0F : 1.0F;
+      result.factor = inverse_or_zero(clamped ? spec.eps : length);
     }
   }
   return result;
