@@ -49,6 +49,6 @@ for group in "$@"; do
   if [ "$group" != build ] || [ ! -f web/package.json ]; then continue; fi
   if [ web/node_modules/.package-lock.json -nt web/package-lock.json ]; then continue; fi
   echo "setup: npm ci in web/"
-  (cd web && npm ci --no-audit --no-fund)
+  (cd web && npm ci --prefer-offline --no-audit --no-fund)
   touch web/node_modules/.package-lock.json
 done
