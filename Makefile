@@ -1,5 +1,6 @@
 # What a person or a machine does with this tree; `make help` lists it. Set-up happens by itself, once.
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local

@@ -1,6 +1,7 @@
 #include "progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,14 @@ std::string bar(double share) {
   const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * bar_width);
   return "[" + std::string(static_cast<size_t>(full), '=') +
          std::string(static_cast<size_t>(bar_width - full), ' ') + "]";
+}
+
+// The bar and what follows it, cut to the terminal's width: of a wrapped line only the last row could be
+// cleared.
+std::string fitted(const std::string& text) {
+  winsize size = {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return text;
+  return text.substr(0, size.ws_col - 1U);
 }
 
 void write_error(const std::string& text) {
@@ -58,18 +67,18 @@ void Progress::step(const train::StepReport& report) {
   const bool last = report.step == report.steps;
   const bool first = shown_ == std::chrono::steady_clock::time_point{};
   const std::string numbers = fmt::format(
-      "loss {:.4f}  gradient norm {:.3g}  rate {:.3g}  {:.3g} steps/s  {:.3g} tokens/s  {} "
-      "left{}{}",
-      report.loss, report.grad_norm, report.lr, report.steps_per_second, report.tokens_per_second,
-      duration_text(report.seconds_left), last_evaluation_,
+      "loss {:.4f}  gradient norm {:.3g}  {} left  rate {:.3g}{}  {:.3g} steps/s  {:.3g} "
+      "tokens/s{}",
+      report.loss, report.grad_norm, duration_text(report.seconds_left), report.lr,
+      last_evaluation_, report.steps_per_second, report.tokens_per_second,
       report.skipped ? "  (not finite: refused)" : "");
   if (terminal_) {
     if (!last && now - shown_ < bar_interval) return;
     shown_ = now;
-    write_error(
-        fmt::format("\r\x1b[K{} {}/{}  {}",
-                    bar(static_cast<double>(report.step) / static_cast<double>(report.steps)),
-                    report.step, report.steps, numbers));
+    write_error("\r\x1b[K" + fitted(fmt::format("{} {}/{}  {}",
+                                                bar(static_cast<double>(report.step) /
+                                                    static_cast<double>(report.steps)),
+                                                report.step, report.steps, numbers)));
     bar_shown_ = true;
     return;
   }

@@ -187,11 +187,10 @@ const Register verb(
        arguments.positional(
            "SPEC|TEXT", o->specification,
            "the specification that all cells share, or a text as `train` takes it");
-       arguments.list("--wiring", o->wirings,
-                      "a wiring of the grid, name or formula; may be repeated", "WIRING");
+       arguments.list("--wiring", o->wirings, "a wiring of the grid, name or formula", "WIRING");
        arguments.list("--cell", o->cells,
                       "one more cell: \"wiring=NAME SECTION.KEY=VALUE ..\"; a formula with "
-                      "blanks in quotes; may be repeated",
+                      "blanks in quotes",
                       "CELL");
        arguments.option("--seeds", o->seeds, "seeds of every cell");
        arguments.option("--budget", o->budget,

@@ -223,7 +223,7 @@ void compare_curves(const RunRecord& a, const RunRecord& b, Comparison* to) {
   };
   for (int part = 0; part <= 4 && !common.empty(); ++part) {
     const int64_t step = common[(common.size() - 1) * static_cast<size_t>(part) / 4];
-    to->curves.push_back({fmt::format("training loss, update {} (mean of the 20 before)", step),
+    to->curves.push_back({fmt::format("training loss to update {} (mean of at most 20)", step),
                           mean(a, step), mean(b, step)});
   }
   const auto val = [](const RunRecord& run) {

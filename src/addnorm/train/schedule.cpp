@@ -136,13 +136,13 @@ bool at_lowest_rate(const model::TrainSection& train, double rate) {
 
 std::string extend_table(const std::array<ExtendChoice, 3>& choices) {
   const auto update = [](int64_t t) { return fmt::format("update {}", t); };
+  const auto rate = [](double value) { return fmt::format("{:.6g}", value); };
   std::string table =
       fmt::format("  {:<18} {:>22} {:>22} {:>22}\n", "learning rate at", update(choices[0].first),
                   update(choices[0].middle), update(choices[0].last));
   for (const ExtendChoice& choice : choices) {
     table += fmt::format("  --extend {:<9} {:>22} {:>22} {:>22}\n", extend_name(choice.how),
-                         shortest(choice.first_rate), shortest(choice.middle_rate),
-                         shortest(choice.last_rate));
+                         rate(choice.first_rate), rate(choice.middle_rate), rate(choice.last_rate));
   }
   return table;
 }
