@@ -239,6 +239,12 @@ TEST(LostFilesTraining, AreNamedWithAWayOn) {
     EXPECT_FALSE(holds(result.err, "permissions")) << result.err;
   }
   EXPECT_TRUE(holds(without("env.json", {"inspect", "w"}).out, "env.json is missing"));
+  for (const char* damaged : {"[]", "7", "{\"sessions\":{}}", "{"}) {
+    spit(place / "w/env.json", damaged);
+    const Result resumed = place.run({"resume", "w"});
+    EXPECT_EQ(resumed.code, 2) << damaged << "\n" << resumed.all();
+    EXPECT_TRUE(holds(resumed.err, "env.json] expected")) << resumed.err;
+  }
   spit(place / "w/env.json", "{}");  // the way that the message names
   EXPECT_EQ(place.run({"resume", "w"}).code, 0);
   EXPECT_TRUE(state_of(place / "w").model == state_of(place / "r").model);

@@ -212,6 +212,9 @@ TEST(ProgramTraining, S4ExtendingAFinishedRun) {
   const Result plain = place.run({"resume", "r"});
   EXPECT_EQ(plain.code, 2);
   EXPECT_TRUE(holds(plain.err, "--steps")) << plain.err;
+  const Result endless = place.run({"resume", "r", "--steps", "1e13", "--extend", "keep"});
+  EXPECT_EQ(endless.code, 2) << endless.all();
+  EXPECT_TRUE(holds(endless.err, "[--steps] expected at most 1e+12")) << endless.err;
   for (const auto& way : {std::vector<std::string>{"--steps", "20"}, {"--train.steps", "20"}}) {
     std::vector<std::string> arguments = {"resume", "r"};
     arguments.insert(arguments.end(), way.begin(), way.end());

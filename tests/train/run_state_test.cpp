@@ -139,6 +139,24 @@ TEST(RunState, OtherTensorsAreListedAtOnce) {
   }
 }
 
+TEST(RunState, ManyTensorsTooManyAreCountedAfterAThousand) {
+  TemporaryFolder folder;
+  const uint8_t byte = 1;
+  std::vector<checkpoint::TensorOut> many;
+  for (int i = 0; i < 3000; ++i) {
+    many.push_back({"extra." + std::to_string(i), ElementType::u8, {1}, &byte, {}});
+  }
+  many.push_back({std::string(100000, 'n'), ElementType::u8, {1}, &byte, {}});
+  write_safetensors(folder.path() / "w.safetensors", many);
+  std::vector<float> to(4);
+  const auto file = SafetensorsFile::open(folder.path() / "w.safetensors");
+  const auto [failure, message] =
+      failure_of([&] { read_tensors(file, {{"a.weight", {4}, to, {}}}); });
+  EXPECT_EQ(failure, Failure::input);
+  EXPECT_NE(message.find("2001 tensors more"), std::string::npos);
+  EXPECT_LT(message.size(), 300000U);
+}
+
 // N1 (b): non-finite weights are refused at load, tensor and index named.
 TEST(RunState, N1NonFiniteWeightsAreRefused) {
   TemporaryFolder folder;

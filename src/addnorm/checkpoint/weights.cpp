@@ -46,10 +46,17 @@ Findings mismatches(const SafetensorsFile& file, const std::vector<Wanted>& want
       add(fmt::format("{}: expected F16, BF16, F32 or F64, got {}", one.name, name(tensor->type)));
     }
   }
+  constexpr size_t most_extras = 1000, longest_name = 256;
+  size_t extras = 0;
   for (const std::string& extra : present) {
-    if (known.contains(extra)) continue;
-    add(fmt::format("expected no tensor {}: the model has none of that name{}", extra,
-                    hint(nearest(extra, names))));
+    if (known.contains(extra) || ++extras > most_extras) continue;
+    const bool of_any_length = extra.size() <= longest_name;
+    add(fmt::format("expected no tensor {}: the model has none of that name{}",
+                    of_any_length ? extra : extra.substr(0, longest_name) + "..",
+                    of_any_length ? hint(nearest(extra, names)) : ""));
+  }
+  if (extras > most_extras) {
+    add(fmt::format("{} tensors more that the model does not have", extras - most_extras));
   }
   return problems;
 }

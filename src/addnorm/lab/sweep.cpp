@@ -40,7 +40,13 @@ class FolderLock {
       fail_system(file.string(), "expected to create it, got: " + problem.message() + "; " +
                                      remedy(problem.value(), "try another --run"));
     }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    // The runs of a sweep that was just killed save and end first.
+    bool held = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+    for (int wait = 0; !held && wait < 100; ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      held = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+    }
+    if (!held) {
       ::close(descriptor_);
       fail_input(
           folder.string(),

@@ -45,11 +45,13 @@ std::string axis_of(const std::string& key) {
   return key == "wiring" || key.starts_with("init.") ? "wiring" : key;
 }
 
-std::set<std::string> differing_axes(const SweepResult& result, const CellResult& a,
-                                     const CellResult& b) {
+// Keys of the two cells only: it is asked for every pair of a grid.
+std::set<std::string> differing_axes(const CellResult& a, const CellResult& b) {
   std::set<std::string> axes;
-  for (const std::string& key : all_keys(result)) {
-    if (!same_value(a.find(key), b.find(key))) axes.insert(axis_of(key));
+  for (const CellResult* cell : {&a, &b}) {
+    for (const auto& [key, value] : cell->keys) {
+      if (!same_value(a.find(key), b.find(key))) axes.insert(axis_of(key));
+    }
   }
   return axes;
 }
@@ -142,7 +144,7 @@ int learned_neighbour(const SweepResult& result, size_t cell) {
   int best = -1, best_rank = 3;
   for (size_t i = 0; i < result.cells.size(); ++i) {
     if (!result.cells[i].all(Outcome::learned)) continue;
-    const auto axes = differing_axes(result, result.cells[cell], result.cells[i]);
+    const auto axes = differing_axes(result.cells[cell], result.cells[i]);
     if (axes.size() != 1) continue;
     const std::string& axis = *axes.begin();
     const int rank = axis == "wiring" ? 1 : axis == "layers" || axis.starts_with("model.") ? 2 : 0;
@@ -184,14 +186,14 @@ std::vector<std::string> varied_keys(const SweepResult& result) {
 std::string cell_label(const SweepResult& result, size_t cell) {
   const CellResult& at = result.cells.at(cell);
   std::vector<std::string> parts;
-  for (const std::string& key : varied_keys(result)) {
+  const std::vector<std::string> columns = varied_keys(result);
+  for (const std::string& key : columns) {
     const std::string value = shortened(text_at(at, key), 48);
     parts.push_back(key == "wiring" ? value : key + " " + value);
   }
   // Extras that only some cells set, where the label alone would not tell two cells apart.
   for (size_t i = 0; i < result.cells.size(); ++i) {
     if (i == cell) continue;
-    const auto columns = varied_keys(result);
     if (std::all_of(columns.begin(), columns.end(), [&](const std::string& key) {
           return same_value(at.find(key), result.cells[i].find(key));
         })) {
@@ -255,7 +257,7 @@ std::string answer(const SweepResult& result) {
     if (cell.seeds.empty() || cell.counts().at(static_cast<size_t>(Outcome::learned)) > 0) continue;
     std::vector<std::string> changes;
     for (const CellResult& other : result.cells) {
-      const auto axes = differing_axes(result, cell, other);
+      const auto axes = differing_axes(cell, other);
       if (!other.all(Outcome::learned) || axes.size() != 1) continue;
       changes.push_back(change_text(cell, other, *axes.begin()));
     }
@@ -289,7 +291,7 @@ Advice advise(const SweepResult& result, size_t cell) {
   }
   if (const int near = learned_neighbour(result, cell); near >= 0) {
     const CellResult& other = result.cells[static_cast<size_t>(near)];
-    const std::string axis = *differing_axes(result, at, other).begin();
+    const std::string axis = *differing_axes(at, other).begin();
     return {"try " + change_text(at, other, axis) + ", which learned here at every seed",
             command(result, other, {})};
   }

@@ -19,10 +19,14 @@ constexpr uint64_t json_limit = uint64_t{1} << 24;
 
 Json parse(const std::string& text, const std::string& file) {
   try {
-    return Json::parse(text);
+    Json json = Json::parse(text);
+    if (json.is_object() && json.value("sessions", Json::array()).is_array()) return json;
   } catch (const Json::exception& error) {
     fail_input(file, fmt::format("expected JSON, got {}", error.what()));
   }
+  fail_input(file,
+             "expected a JSON object as a run writes it, got something else; put it back from a "
+             "copy");
 }
 
 Json session(int64_t from_step, const Environment& environment,

@@ -170,6 +170,10 @@ Extensions extended(const ResumeOptions& options, const model::TrainSection& now
     fail_input("--steps", fmt::format("expected more than the {} steps planned, got {}",
                                       before.steps, wanted));
   }
+  const double most = model::find_key("train.steps")->high;
+  if (static_cast<double>(wanted) > most) {
+    fail_input("--steps", fmt::format("expected at most {:g}, got {}", most, wanted));
+  }
   const int64_t after = state.updates + (before.steps - state.step);  // updates at the planned end
   const int64_t added = wanted - before.steps;
   if (options.extend.empty()) {
