@@ -184,7 +184,7 @@ TEST_F(SweepRun, folders_of_others_are_left_alone) {
 
 TEST_F(SweepRun, two_sweeps_never_share_a_folder) {
   std::atomic<int> stop = 0;
-  std::thread first([&] { run(plan({"slow"}, 1, 60), {}, 1, &stop); });
+  std::thread first([&] { run(plan({"slow"}, 1, 6000), {}, 1, &stop); });
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
   SweepOptions options;
   options.program = program_;
