@@ -223,6 +223,15 @@ TEST(Parser, LongSumsAreLimitedAndDestroyed) {
   EXPECT_NE(problems(product).find("at most 1000 levels"), std::string::npos);
 }
 
+TEST(Parser, StatementsAreCounted) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "x = x + f(norm(x))\n";
+  EXPECT_EQ(parse(text).blocks.front().body.size(), 1000U);
+  EXPECT_EQ(problems(text + text),
+            "error [formula:1001:1] expected at most 1000 statements, got more; try a block, which "
+            "stands for every layer");
+}
+
 TEST(Parser, HugeTextIsRefused) {
   EXPECT_NE(problems(std::string(2000000, 'x')).find("at most 1000000 bytes, got 2000000"),
             std::string::npos);

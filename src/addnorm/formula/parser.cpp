@@ -16,6 +16,7 @@ namespace {
 constexpr int nesting_limit = 200;  // parentheses and powers inside each other
 constexpr int depth_limit = 1000;   // levels of an expression's tree, sums of many terms included
 constexpr size_t size_limit = 1000000;
+constexpr int statement_limit = 1000;  // what follows takes time by their square
 constexpr size_t problem_limit = 50;
 
 bool is_header_word(const std::string& word) {
@@ -74,6 +75,12 @@ class Parser {
         }
         Statement one = statement();
         end_of_statement();
+        if (++statements_ > statement_limit) {
+          report(one.at, fmt::format("expected at most {} statements, got more; try a block, which "
+                                     "stands for every layer",
+                                     statement_limit));
+          break;
+        }
         if (section != nullptr) {
           section->push_back(std::move(one));
         } else if (std::count(one.names.begin(), one.names.end(), "out") > 0) {
@@ -466,6 +473,7 @@ class Parser {
   Findings problems_;
   size_t next_ = 0;
   int nesting_ = 0;
+  int statements_ = 0;
   std::vector<Place> brackets_;     // open ones, innermost last
   std::vector<Statement> ignored_;  // statements under a header that does not exist
 };
