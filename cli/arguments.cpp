@@ -227,6 +227,10 @@ void Arguments::flag(const std::string& name, bool& to, const std::string& help)
   app_.add_flag_callback(name, [&to] { to = true; }, help);
 }
 
+void Arguments::catalogue(std::string& to) {
+  option("--catalogue", to, "a file of wirings of your own", "FILE");
+}
+
 Register::Register(Verb verb) { registry().push_back(std::move(verb)); }
 
 std::vector<Verb> verbs() {

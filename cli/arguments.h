@@ -38,6 +38,8 @@ class Arguments {
   void choice(const std::string& name, std::string& to, const std::vector<std::string>& choices,
               const std::string& help);
   void flag(const std::string& name, bool& to, const std::string& help);
+  // --catalogue FILE, for chosen_catalogue().
+  void catalogue(std::string& to);
 
  private:
   using Setter = std::function<void(const std::string&)>;

@@ -71,7 +71,7 @@ const Register verb(
        arguments.positional("A", *a, "a specification or the folder of a run");
        arguments.positional("B", *b, "another one");
        auto file = std::make_shared<std::string>();
-       arguments.option("--catalogue", *file, "a file of wirings of your own", "FILE");
+       arguments.catalogue(*file);
        return [=](const Invocation& invocation) { return run(*a, *b, *file, invocation); };
      }});
 

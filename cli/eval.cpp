@@ -47,28 +47,30 @@ int run(const Options& options, const Invocation& invocation) {
   return 0;
 }
 
-const Register verb(
-    {.name = "eval",
-     .summary = "loss, perplexity and bits per byte of a model on text",
-     .example = "addnorm eval runs/spec-1\n"
-                "addnorm eval spec.toml --weights w.safetensors --data other.txt",
-     .order = 52,
-     .takes_overrides = true,
-     .takes_json = true,
-     .setup = [](Arguments& arguments) -> Action {
-       auto options = std::make_shared<Options>();
-       train::EvaluationJob* job = &options->job;
-       arguments.positional("RUN|SPEC", job->model,
-                            "a run's folder (its newest checkpoint), or a "
-                            "specification");
-       arguments.option("--weights", job->weights, "these weights instead, safetensors", "FILE");
-       arguments.list("--data", job->data,
-                      "text to evaluate on instead of the validation part; pairs: "
-                      "a tab-separated file",
-                      "FILE");
-       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
-       return [options](const Invocation& invocation) { return run(*options, invocation); };
-     }});
+const Register verb({.name = "eval",
+                     .summary = "loss, perplexity and bits per byte of a model on text",
+                     .example = "addnorm eval runs/spec-1\n"
+                                "addnorm eval spec.toml --weights w.safetensors --data other.txt",
+                     .order = 52,
+                     .takes_overrides = true,
+                     .takes_json = true,
+                     .setup = [](Arguments& arguments) -> Action {
+                       auto options = std::make_shared<Options>();
+                       train::EvaluationJob* job = &options->job;
+                       arguments.positional("RUN|SPEC", job->model,
+                                            "a run's folder (its newest checkpoint), or a "
+                                            "specification");
+                       arguments.option("--weights", job->weights,
+                                        "these weights instead, safetensors", "FILE");
+                       arguments.list("--data", job->data,
+                                      "text to evaluate on instead of the validation part; pairs: "
+                                      "a tab-separated file",
+                                      "FILE");
+                       arguments.catalogue(options->catalogue);
+                       return [options](const Invocation& invocation) {
+                         return run(*options, invocation);
+                       };
+                     }});
 
 }  // namespace
 }  // namespace addnorm::cli

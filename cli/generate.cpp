@@ -18,7 +18,7 @@ struct Options {
   int64_t seed = 1;
 };
 
-struct NoReader {};  // nothing is generated for nobody
+struct Stop {};  // nobody reads any more
 
 int run(Options options, const Invocation& invocation) {
   if (options.sample.tokens < 0) fail_input("--tokens", "expected at least 0 tokens");
@@ -34,13 +34,12 @@ int run(Options options, const Invocation& invocation) {
     if (!begun) print(options.sample.prompt);
     begun = true;
     print(text);
-    if (output_closed()) throw NoReader();
+    if (output_closed()) throw Stop();
   };
   try {
     train::sample(*model.engine, *model.tokenizer, model.task, options.sample, write);
     write("\n");
-  } catch (const NoReader&) {
-    return 0;
+  } catch (const Stop&) {
   }
   return 0;
 }
@@ -62,7 +61,7 @@ const Register verb(
        arguments.option("--temperature", options->sample.temperature,
                         "1: as the model says; 0: always the likeliest");
        arguments.option("--seed", options->seed, "of the choices (1)");
-       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       arguments.catalogue(options->catalogue);
        return [options](const Invocation& invocation) { return run(*options, invocation); };
      }});
 

@@ -154,7 +154,7 @@ const Register verb(
        arguments.option("--batch", options->batch,
                         "tokens, targets, mask, source, source_mask, safetensors", "FILE", true);
        arguments.option("--out", options->out, "file to write", "FILE", true);
-       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       arguments.catalogue(options->catalogue);
        arguments.choice("--precision", options->precision, {"double", "float"},
                         "double: the reference engine; float: the fast one");
        arguments.choice("--engine", options->engine, {"auto", "reference"},

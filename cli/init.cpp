@@ -134,7 +134,7 @@ const Register verb(
                       "the table also beside --out; exit code 1 where |z| > 5");
        arguments.option("--out", options->out, "write the weights here (safetensors)", "FILE");
        arguments.option("--seed", options->seed, "seed of the draws (default: train.seed)");
-       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       arguments.catalogue(options->catalogue);
        return [options](const Invocation& invocation) { return run(*options, invocation); };
      }});
 

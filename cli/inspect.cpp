@@ -283,7 +283,7 @@ const Register verb(
        auto options = std::make_shared<Options>();
        arguments.positional("RUN|SPEC|FILE.safetensors", options->target,
                             "a run's folder, a specification, or tensors");
-       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       arguments.catalogue(options->catalogue);
        return [options](const Invocation& invocation) { return run(*options, invocation); };
      }});
 

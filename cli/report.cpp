@@ -20,7 +20,7 @@ const Register verb(
        auto folder = std::make_shared<std::string>();
        auto file = std::make_shared<std::string>();
        arguments.positional("RUN", *folder, "folder of a run or of a sweep, finished or not");
-       arguments.option("--catalogue", *file, "a file of wirings of your own", "FILE");
+       arguments.catalogue(*file);
        return [=](const Invocation&) {
          const formula::Catalogue catalogue = chosen_catalogue(*file);
          if (lab::is_run(*folder)) {

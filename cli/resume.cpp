@@ -49,8 +49,7 @@ const Register verb(
                         "the learning rate of the added steps; without it the choices are listed");
        arguments.flag("--new-text", options->new_text,
                       "go on although the text has changed since the run was trained on it");
-       arguments.option("--catalogue", options->catalogue,
-                        "wirings of your own, to compare the run's formula with", "FILE");
+       arguments.catalogue(options->catalogue);
        return [options](const Invocation& invocation) { return run(*options, invocation); };
      }});
 

@@ -197,7 +197,7 @@ const Register verb(
                         "stop after this time, every cell with the same number of seeds +-1",
                         "TIME");
        arguments.option("--run", o->run, "folder of the sweep; an interrupted one goes on", "DIR");
-       arguments.option("--catalogue", o->catalogue, "a file of wirings of your own", "FILE");
+       arguments.catalogue(o->catalogue);
        arguments.option("--workers", o->workers, "runs at a time (0: the allowed cores)");
        return [o](const Invocation& invocation) { return run(*o, invocation); };
      }});

@@ -78,7 +78,7 @@ const Register verb(
                         "DIR");
        arguments.option("--weights", options->weights, "start from these weights, safetensors",
                         "FILE");
-       arguments.option("--catalogue", options->catalogue, "a file of wirings of your own", "FILE");
+       arguments.catalogue(options->catalogue);
        arguments.flag("--dry-run", options->dry_run,
                       "only print parameters, memory, FLOPs, entropies and warm-up");
        return [options](const Invocation& invocation) { return run(*options, invocation); };

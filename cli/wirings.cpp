@@ -89,8 +89,7 @@ const Register verb({.name = "wirings",
                                             "a name of the catalogue, or a formula", false);
                        arguments.option("--filter", options->filter,
                                         "only entries with this text in name, paper, users, ...");
-                       arguments.option("--catalogue", options->catalogue,
-                                        "a file with entries of your own", "FILE");
+                       arguments.catalogue(options->catalogue);
                        return [options](const Invocation& invocation) {
                          return run_wirings(*options, invocation);
                        };

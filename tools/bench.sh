@@ -13,4 +13,4 @@ fi
 for program in "${programs[@]}"; do
   if [ -f "$program" ] && [ -x "$program" ]; then "$program"; fi
 done
-if [ -n "$pytorch" ]; then "$pytorch" bench/pytorch_step.py; fi
+if [ -n "$pytorch" ]; then "$pytorch" "$(dirname "$0")/../bench/pytorch_step.py"; fi

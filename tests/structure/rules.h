@@ -154,7 +154,7 @@ inline Complaints habit_complaints(const File& file) {
     for (const std::string& word : forbidden) {
       const size_t found = line.find(word);
       if (found == std::string::npos) continue;
-      // HWY_DISABLED_TARGETS is another word.
+      // Inside a longer identifier it is another word.
       const char before = found == 0 ? ' ' : line[found - 1];
       if (!std::isalnum(static_cast<unsigned char>(before)) && before != '_') {
         complaints.push_back(at(file, number) + "contains " + word);

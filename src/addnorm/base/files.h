@@ -32,11 +32,11 @@ void write_file_atomic(const fs::path& path, const std::function<void(const Emit
 
 void sync_folder(const fs::path& folder);  // makes renames in it durable
 
-std::string sha256(std::string_view bytes);  // 64 hexadecimal digits
 // What to try after a failed call: permissions where those were missing, space where that was short,
 // else `otherwise`.
 std::string remedy(int error_number, const std::string& otherwise);
 
+std::string sha256(std::string_view bytes);  // 64 hexadecimal digits
 std::string sha256_file(const fs::path& path);
 
 // Read-only memory map of a regular file; empty files are legal. Another program that shortens the

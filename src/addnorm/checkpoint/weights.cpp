@@ -7,6 +7,7 @@
 
 #include "addnorm/base/error.h"
 #include "addnorm/base/text.h"
+#include "addnorm/text/utf8.h"
 
 namespace addnorm::checkpoint {
 namespace {
@@ -52,11 +53,11 @@ Findings mismatches(const SafetensorsFile& file, const std::vector<Wanted>& want
     if (known.contains(extra) || ++extras > most_extras) continue;
     const bool of_any_length = extra.size() <= longest_name;
     add(fmt::format("expected no tensor {}: the model has none of that name{}",
-                    of_any_length ? extra : extra.substr(0, longest_name) + "..",
+                    of_any_length ? extra : text::quoted(extra, longest_name),
                     of_any_length ? hint(nearest(extra, names)) : ""));
   }
   if (extras > most_extras) {
-    add(fmt::format("{} tensors more that the model does not have", extras - most_extras));
+    add(fmt::format("expected no others, got {} further tensors", extras - most_extras));
   }
   return problems;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <set>
 
 #include "addnorm/base/files.h"
 #include "addnorm/base/text.h"
@@ -95,14 +97,14 @@ std::string name_of(const Cell& cell) {
 // What is wrong with the cells, each finding with the cell that has it; what is wrong with all of them
 // stands once, without one.
 Findings together(const std::vector<Cell>& cells, const std::vector<Findings>& of_cells) {
+  std::map<std::string, std::set<size_t>> cells_with;  // by the text of a finding
+  for (size_t i = 0; i < cells.size(); ++i) {
+    for (const Finding& finding : of_cells[i]) cells_with[finding.text()].insert(i);
+  }
   Findings all;
   for (size_t i = 0; i < cells.size(); ++i) {
     for (Finding finding : of_cells[i]) {
-      const std::string text = finding.text();
-      const bool shared = std::all_of(of_cells.begin(), of_cells.end(), [&](const Findings& other) {
-        return std::any_of(other.begin(), other.end(),
-                           [&](const Finding& f) { return f.text() == text; });
-      });
+      const bool shared = cells_with.at(finding.text()).size() == cells.size();
       if (shared && i > 0) continue;
       if (!shared) {
         finding.where = name_of(cells[i]) + (finding.where.empty() ? "" : ", ") + finding.where;

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "addnorm/base/error.h"
-#include "addnorm/base/files.h"
 #include "addnorm/base/text.h"
 #include "addnorm/text/utf8.h"
 
@@ -200,15 +199,6 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std:
     characters.push_back(static_cast<int32_t>(value));
   }
   return std::make_unique<CharTokenizer>(std::move(characters), used, special.get<bool>());
-}
-
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  constexpr uint64_t limit = uint64_t{64} << 20;  // all code points of Unicode need 10 MB
-  return tokenizer_from_json(read_file(path, limit), path.string());
-}
-
-void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path) {
-  write_file_atomic(path, tokenizer.to_json());
 }
 
 }  // namespace addnorm::text

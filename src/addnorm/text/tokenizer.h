@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,9 +81,8 @@ class CharacterTable {
   std::vector<bool> seen_;
 };
 
-// The text of a tokenizer.json and the file itself; `name` stands for it in messages.
+// From the text of a tokenizer.json, as to_json() writes it; `name` stands for it in messages. An Error
+// where it is none.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& name);
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
-void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
 
 }  // namespace addnorm::text

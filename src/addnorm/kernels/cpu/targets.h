@@ -8,6 +8,7 @@
 #define ADDNORM_UNUSED_TARGETS \
   (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
+// Highway reads its own macro HWY_DISABLED_TARGETS: instruction sets left out, not tests.
 // Builds with a sanitizer keep AVX2 and the baseline: every further set costs minutes to compile.
 #ifdef ADDNORM_FEWER_SIMD_TARGETS
 #define HWY_DISABLED_TARGETS (ADDNORM_UNUSED_TARGETS | HWY_AVX3 | HWY_SSE4)
